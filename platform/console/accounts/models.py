@@ -1,0 +1,87 @@
+"""Who may use the platform: organisations, their members and roles, and the keys of their programs."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+from django.db.models.functions import Now
+
+from gpu_workers.identifiers import uuid7
+
+
+class Organisation(models.Model):
+    """A tenant. Its limits hold for each of its keys and users that sets none of its own."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=120, unique=True)
+    slug = models.SlugField(max_length=60, unique=True)
+    is_active = models.BooleanField(default=True, help_text="An inactive organisation is served nothing.")
+    requests_per_minute = models.PositiveIntegerField(
+        default=600, help_text="Requests each key or user may start in any 60 seconds."
+    )
+    concurrent_answers = models.PositiveIntegerField(
+        default=64, help_text="Answers each key or user may have running at once."
+    )
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class User(AbstractUser):
+    """A person who signs in. What they may do comes from their membership of an organisation."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+
+    class Meta(AbstractUser.Meta):  # type: ignore[name-defined,misc]
+        ordering = ["username"]
+
+
+class Role(models.TextChoices):
+    ADMINISTRATOR = "administrator", "Administrator"
+    OFFICER = "officer", "Compliance officer"
+    DEVELOPER = "developer", "Application developer"
+    END_USER = "end_user", "End user"
+
+
+class Member(models.Model):
+    """A user's place in an organisation. One user belongs to one organisation."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="members")
+    user = models.OneToOneField(User, on_delete=models.CASCADE, related_name="member")
+    role = models.CharField(max_length=20, choices=Role.choices, default=Role.END_USER)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        ordering = ["organisation__name", "user__username"]
+
+    def __str__(self) -> str:
+        return f"{self.user} ({self.get_role_display()})"
+
+
+class APIKey(models.Model):
+    """A program's credential. The key itself is shown once and kept nowhere; the row holds its SHA-256."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="api_keys")
+    name = models.CharField(max_length=80)
+    prefix = models.CharField(max_length=12, editable=False, help_text="The key's first characters.")
+    digest = models.BinaryField(max_length=32, unique=True, editable=False)
+    requests_per_minute = models.PositiveIntegerField(null=True, blank=True)
+    concurrent_answers = models.PositiveIntegerField(null=True, blank=True)
+    created_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, editable=False, related_name="+")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    class Meta:
+        verbose_name = "API key"
+        verbose_name_plural = "API keys"
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"
