@@ -1,0 +1,1 @@
+"""Everything that runs Bursar on one machine: installation, private servers, processes."""
