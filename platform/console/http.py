@@ -12,12 +12,13 @@ from inspect import iscoroutinefunction
 from typing import cast
 
 from asgiref.sync import markcoroutinefunction
-from auditlog.context import set_extra_data
 from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from structlog.contextvars import bound_contextvars
 
+from console.accounts.history import acting
+from console.accounts.models import User
 from gpu_workers.identifiers import uuid7
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
@@ -102,15 +103,15 @@ class ContentSecurityPolicyMiddleware(_Middleware):
 class AuditActorMiddleware(_Middleware):
     """Names the signed-in user in the history of configuration changes.
 
-    Only where configuration is changed: auditlog's own middleware would sign in every request of every
-    path from a thread, the streamed answers included.
+    Only where configuration is changed: auditlog's own middleware would read the session of every request
+    and move it to a thread, the streamed answers included.
     """
 
     def during(self, request: HttpRequest) -> AbstractContextManager[object]:
         if request.method in _READS or not request.path_info.startswith(_CONFIGURES):
             return nullcontext()
-        # Lazy: who it is gets read from the session only when there is a change to note.
-        return cast(AbstractContextManager[object], set_extra_data({"actor": request.user}))
+        # Lazy: the session is read only when there is a change to keep.
+        return acting(cast(User, request.user))
 
 
 def content_security_policy(request: HttpRequest) -> str:

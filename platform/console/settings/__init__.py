@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from console.settings.unfold import UNFOLD as UNFOLD
+
 BASE_DIR = Path(__file__).resolve().parents[3]
 
 
@@ -63,12 +65,13 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "console.http.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    "servestatic.middleware.ServeStaticMiddleware",
     "console.http.ContentSecurityPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "auditlog.middleware.AuditlogMiddleware",
+    "console.http.AuditActorMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
@@ -93,6 +96,7 @@ TEMPLATES = [
 DATABASES = {"default": _database(DATABASE_URL)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["console.accounts.backends.RoleBackend"]
 PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.ScryptPasswordHasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
@@ -125,12 +129,20 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 STATIC_URL = "/static/"
+# The web process serves the packages' own files: nothing is collected first and no web server stands in front.
+SERVESTATIC_USE_FINDERS = True
+SERVESTATIC_AUTOREFRESH = DEBUG
+SERVESTATIC_ALLOW_ALL_ORIGINS = False
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "console.accounts.authentication.APIKeyAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["console.parsing.BoundedJSONParser"],
+    "EXCEPTION_HANDLER": "console.errors.openai_response",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
 }
 SPECTACULAR_SETTINGS = {"TITLE": "Bursar", "VERSION": "0.1.0"}
@@ -142,5 +154,3 @@ LOG_FORMAT = os.environ.get("BURSAR_LOG_FORMAT", "console")
 LOGGING_CONFIG = None  # structlog is set up in console.logging
 
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
-
-UNFOLD = {"SITE_TITLE": "Bursar", "SITE_HEADER": "Bursar", "SITE_SYMBOL": "account_balance"}

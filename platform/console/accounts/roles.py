@@ -1,0 +1,39 @@
+"""What each role may do in the console. Which rows they may do it to is compliance.access."""
+
+from __future__ import annotations
+
+from console.accounts.models import Role
+
+STAFF = frozenset({Role.ADMINISTRATOR, Role.OFFICER})  # who may enter the admin
+
+_VIEW = frozenset(
+    {
+        "accounts.view_organisation",
+        "accounts.view_user",
+        "accounts.view_member",
+        "accounts.view_apikey",
+        "audit.view_entry",
+        "chat.view_conversation",
+        "inference.view_modelversion",
+        "inference.view_deployment",
+        "inference.view_exchange",
+        "inference.view_attempt",
+    }
+)
+
+# Organisations with their limits and the catalog belong to the operator: one organisation's administrator
+# would otherwise raise their own limits, or change a model that others use.
+PERMISSIONS: dict[str, frozenset[str]] = {
+    Role.OFFICER: _VIEW,
+    Role.ADMINISTRATOR: _VIEW
+    | {
+        "accounts.add_user",
+        "accounts.change_user",
+        "accounts.add_member",
+        "accounts.change_member",
+        "accounts.add_apikey",
+        "accounts.change_apikey",
+    },
+    Role.DEVELOPER: frozenset(),
+    Role.END_USER: frozenset(),
+}
