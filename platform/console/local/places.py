@@ -44,12 +44,11 @@ def places_for(var: Path) -> Places:
         data = private_directory(var / "servers")
         return Places(data, _socket_directory(var, identity), var / "binaries", None)
     account = _service_account()
-    home = _shared_home() / identity
-    home.mkdir(mode=0o755, exist_ok=True)
+    home = passable_directory(_shared_home() / identity)
     return Places(
         private_directory(home / "servers", account),
         private_directory(home / "run", account),
-        home / "binaries",
+        passable_directory(home / "binaries"),
         account,
     )
 
@@ -66,6 +65,14 @@ def private_directory(path: Path, owner: Account | None = None) -> Path:
         raise CannotRunError(f"{path} is not a directory of the user that needs it: move it away")
     if stat.S_IMODE(found.st_mode) != 0o700:
         path.chmod(0o700)
+    return path
+
+
+def passable_directory(path: Path) -> Path:
+    """Create `path` as a 0755 directory whatever the umask says; one that is there already is left as it is."""
+    if not path.exists():
+        path.mkdir()
+        path.chmod(0o755)
     return path
 
 
@@ -98,7 +105,7 @@ def _socket_directory(var: Path, identity: str) -> Path:
 
 
 def _shared_home() -> Path:
-    SHARED_HOME.mkdir(mode=0o755, parents=True, exist_ok=True)
+    passable_directory(SHARED_HOME)
     found = SHARED_HOME.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0 or found.st_mode & 0o022:
         raise CannotRunError(f"{SHARED_HOME} must be a directory that only root can write to")
@@ -119,9 +126,7 @@ def _service_account() -> Account:
 def _create_account() -> None:
     command = ["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", str(SHARED_HOME)]
     try:
-        subprocess.run(
-            [*command, "--shell", "/bin/false", ACCOUNT_NAME], check=True, capture_output=True, text=True
-        )
+        subprocess.run([*command, "--shell", "/bin/false", ACCOUNT_NAME], check=True, capture_output=True, text=True)
     except (OSError, subprocess.CalledProcessError) as failure:
         try:
             pwd.getpwnam(ACCOUNT_NAME)  # another run was quicker

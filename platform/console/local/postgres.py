@@ -15,7 +15,8 @@ from psycopg import sql
 
 from console.local.errors import CannotRunError
 from console.local.places import Places
-from console.local.servers import as_child, reachable_copy
+from console.local.processes import as_child
+from console.local.servers import reachable_copy
 
 SETTINGS = {
     "listen_addresses": "",
@@ -61,7 +62,7 @@ class Postgres:
         settings = {**SETTINGS, "unix_socket_directories": str(self.places.sockets)}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         server = [str(self._binary("postgres")), "-D", str(self.data), *options]
-        return as_child(server, self.places.account, self.stop_signal)
+        return as_child(server, self.stop_signal, self.places.account, keep="")
 
     def is_ready(self) -> bool:
         try:
@@ -120,7 +121,7 @@ class Postgres:
                 os.chown(password_file.name, account.uid, account.gid)
             command.append(f"--pwfile={password_file.name}")
             done = subprocess.run(
-                as_child(command, self.places.account, signal.SIGTERM), capture_output=True, text=True
+                as_child(command, signal.SIGTERM, self.places.account, keep=""), capture_output=True, text=True
             )
         if done.returncode != 0:
             last = done.stderr.strip().rpartition("\n")[2]

@@ -4,16 +4,13 @@ import contextlib
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
 from console.local.errors import CannotRunError
-from console.local.places import Account, Places
-
-CHILD = Path(__file__).with_name("child.py")
+from console.local.places import Places, passable_directory
 
 
 class Server(Protocol):
@@ -30,12 +27,6 @@ class Server(Protocol):
 
     def is_ready(self) -> bool:
         """Whether the server answers now."""
-
-
-def as_child(command: list[str], account: Account | None, stop_signal: signal.Signals) -> list[str]:
-    """Wrap `command` so that it runs as `account` and stops when its parent dies."""
-    user = f"{account.uid}:{account.gid}" if account else "-"
-    return [sys.executable, "-I", "-S", str(CHILD), stop_signal.name, user, *command]
 
 
 def start(server: Server, log: IO[bytes] | int = subprocess.DEVNULL) -> "subprocess.Popen[bytes]":
@@ -78,6 +69,7 @@ def reachable_copy(sources: Sequence[Path], places: Places, version: str) -> Pat
     if not target.exists():
         partial = target.with_name(target.name + ".partial")
         shutil.rmtree(partial, ignore_errors=True)
+        passable_directory(partial)
         for source in sources:
             shutil.copytree(source, partial / source.name, symlinks=True)
         partial.rename(target)

@@ -11,7 +11,8 @@ import redis
 
 from console.local.errors import CannotRunError
 from console.local.places import Places, private_directory
-from console.local.servers import as_child, reachable_copy
+from console.local.processes import as_child
+from console.local.servers import reachable_copy
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Valkey:
 
     def command(self) -> list[str]:
         server = [str(self._binary()), str(self.data / "valkey.conf")]
-        return as_child(server, self.places.account, self.stop_signal)
+        return as_child(server, self.stop_signal, self.places.account, keep="")
 
     def is_ready(self) -> bool:
         client = redis.Redis(unix_socket_path=str(self.socket), password=self.password, socket_timeout=5)

@@ -1,0 +1,36 @@
+"""What the person at the terminal sees: progress lines, and errors as one sentence."""
+
+import sys
+import time
+
+
+def say(text: str) -> None:
+    """One line on standard output, at once."""
+    print(f"bursar: {text}", flush=True)
+
+
+def complain(text: str) -> None:
+    """One line on standard error."""
+    print(f"bursar: {text}", file=sys.stderr, flush=True)
+
+
+class Progress:
+    """Says what is being done and, every ten seconds, for how long it has been going on."""
+
+    def __init__(self, title: str, expectation: str, every_s: float = 10) -> None:
+        self._title, self._every_s = title, every_s
+        self._begin = self._last = time.monotonic()
+        say(f"{title} ({expectation})")
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._begin
+
+    def tick(self, detail: str = "") -> None:
+        """Called often; says something when the last line is old enough."""
+        if time.monotonic() - self._last >= self._every_s:
+            self._last = time.monotonic()
+            say(f"{self._title}: {self.elapsed_s:.0f} s{', ' + detail if detail else ''}")
+
+    def done(self) -> None:
+        say(f"{self._title}: done in {self.elapsed_s:.0f} s")
