@@ -11,7 +11,7 @@ from rest_framework import serializers
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
 
-from console.errors import Refused, invalid
+from inference.errors import Refusal
 
 
 class BoundedJSONParser(BaseParser):
@@ -25,7 +25,7 @@ class BoundedJSONParser(BaseParser):
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         body = stream.read(limit + 1)
         if len(body) > limit:
-            raise Refused(invalid("The body is larger than 1 MiB.", code="body_too_large", status=413))
+            raise Refusal("body_too_large", "The body is larger than 1 MiB.")
         try:
             return json.loads(body.decode(), parse_constant=_refuse_constant)
         except (ValueError, RecursionError):

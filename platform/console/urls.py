@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 from django.urls import include, path
 from drf_spectacular.views import SpectacularJSONAPIView
+from rest_framework.permissions import IsAuthenticated
 
 from console.accounts.views import SignIn, SignOut, admin_sign_in
 from console.chat.views import page
@@ -21,7 +22,7 @@ urlpatterns = [
     path("sign-out", SignOut.as_view(), name="sign-out"),
     path("admin/login/", admin_sign_in),  # one way to sign in, before the admin's own
     path("admin/", admin.site.urls),
-    path("api/schema", SpectacularJSONAPIView.as_view(), name="schema"),
+    path("api/schema", SpectacularJSONAPIView.as_view(permission_classes=[IsAuthenticated]), name="schema"),
     path("api/", include("console.chat.urls")),
     path("v1/", include("console.api.urls")),
     path("healthz", healthz),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import datetime
-
 from django.core.exceptions import ValidationError
 
 from compliance.access import sees_everything
@@ -16,53 +13,29 @@ from console.accounts.permissions import require
 LIMITS = ("requests_per_minute", "concurrent_answers")
 
 
-@dataclass(frozen=True, slots=True)
-class NewKey:
-    row: APIKey
-    key: str = field(repr=False)
+def create_api_key(actor: User, row: APIKey, *, key: str | None = None) -> str:
+    """Save this new row, which says whose key it is and on what terms, and return the key to show once.
 
-
-@dataclass(frozen=True, slots=True)
-class KeyTerms:
-    """What a key is made with. A limit that is None is the organisation's."""
-
-    name: str
-    requests_per_minute: int | None = None
-    concurrent_answers: int | None = None
-    expires_at: datetime | None = None
-
-
-def create_api_key(actor: User, organisation: Organisation, terms: KeyTerms, *, key: str | None = None) -> NewKey:
-    """`key` is given only by an installer that chose it; otherwise a fresh one is made.
-
+    `key` is given only by an installer that chose it; otherwise a fresh one is made.
     Raises PermissionDenied, and ValidationError for terms that the actor may not give.
     """
-    require(actor, "accounts.add_apikey", organisation.pk)
-    check_limits(actor, organisation, terms)
+    require(actor, "accounts.add_apikey", row.organisation_id)
+    check_limits(actor, row.organisation, {name: getattr(row, name) for name in LIMITS})
     key = key or credentials.new_key()
-    row = APIKey(
-        organisation=organisation,
-        name=terms.name,
-        prefix=credentials.prefix(key),
-        digest=credentials.digest(key),
-        requests_per_minute=terms.requests_per_minute,
-        concurrent_answers=terms.concurrent_answers,
-        expires_at=terms.expires_at,
-        created_by=actor,
-    )
+    row.prefix, row.digest, row.created_by = credentials.prefix(key), credentials.digest(key), actor
     with acting(actor):
-        row.save()
-    return NewKey(row, key)
+        row.save(force_insert=True)
+    return key
 
 
-def check_limits(actor: User, organisation: Organisation, terms: KeyTerms) -> None:
+def check_limits(actor: User, organisation: Organisation, limits: dict[str, int | None]) -> None:
     """An organisation's own administrator gives its keys no more than the organisation has."""
     if sees_everything(actor):
         return
     faults = {
         name: f"At most {most}, the organisation's own limit."
-        for name in LIMITS
-        if (getattr(terms, name) or 0) > (most := getattr(organisation, name))
+        for name, limit in limits.items()
+        if limit is not None and limit > (most := getattr(organisation, name))
     }
     if faults:
         raise ValidationError(faults)

@@ -1,0 +1,130 @@
+"""The catalog, which the operator changes, and the exchanges, which nobody changes. Content is shown nowhere here."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.db.models import Count, Model, QuerySet
+from django.http import HttpRequest
+
+from compliance.access import ModelAdmin, RecordAdmin, RecordInline
+from inference.models import Attempt, Deployment, Exchange, ModelVersion
+
+
+@admin.register(ModelVersion)
+class ModelVersionAdmin(ModelAdmin):
+    list_display = [
+        "name",
+        "version",
+        "lifecycle",
+        "context_length",
+        "quantization",
+        "input_price",
+        "cached_price",
+        "output_price",
+        "deployment_count",
+    ]
+    list_filter = ["lifecycle", "quantization"]
+    list_fullwidth = True
+    search_fields = ["name", "version", "source"]
+    readonly_fields = ["created_at"]
+    fieldsets = [
+        (None, {"fields": ["name", "version", "lifecycle"]}),
+        ("Weights", {"fields": ["source", "licence", "quantization", "context_length"]}),
+        ("Prices (USD per million tokens)", {"fields": ["input_price", "cached_price", "output_price"]}),
+        (None, {"fields": ["created_at"]}),
+    ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[ModelVersion]:
+        return super().get_queryset(request).annotate(deployment_count=Count("deployments"))
+
+    @admin.display(description="Deployments", ordering="deployment_count")
+    def deployment_count(self, row: ModelVersion) -> int:
+        return row.deployment_count  # type: ignore[attr-defined,no-any-return]
+
+
+@admin.register(Deployment)
+class DeploymentAdmin(ModelAdmin):
+    list_display = ["slug", "model_version", "engine", "queue", "is_enabled", "created_at"]
+    list_filter = ["engine", "is_enabled"]
+    list_select_related = ["model_version"]
+    list_fullwidth = True
+    search_fields = ["slug", "model_version__name"]
+    fields = ["slug", "model_version", "engine", "is_enabled", "queue", "created_at"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> list[str]:
+        # The slug names a queue that workers listen to: another slug is another deployment.
+        return ["queue", "created_at", *(["slug"] if obj else [])]
+
+
+class AttemptInline(RecordInline):
+    model = Attempt
+    fields = ["number", "deployment", "worker", "status", "error_code", "queued_ms", "ttft_ms", "completion_tokens"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Attempt]:
+        return super().get_queryset(request).select_related("deployment")
+
+
+@admin.register(Exchange)
+class ExchangeAdmin(RecordAdmin):
+    """Facts of each question and its answer: who, where, how long, how much. What was said is in the record."""
+
+    date_hierarchy = "opened_at"
+    inlines = [AttemptInline]
+    list_display = [
+        "id",
+        "opened_at",
+        "organisation",
+        "asked_by",
+        "model",
+        "deployment",
+        "channel",
+        "status",
+        "error_code",
+        "prompt_findings",
+        "answer_findings",
+        "tokens",
+        "cost",
+        "ttft",
+        "e2e",
+    ]
+    list_filter = ["status", "channel", "deployment", "finish_reason", "organisation"]
+    list_select_related = ["organisation", "user", "api_key", "deployment"]
+    # Identifiers are looked up whole: a search inside them would read the whole table.
+    search_fields = ["=id", "=conversation_id", "=request_id", "user__username", "api_key__prefix"]
+    search_help_text = "An exchange, conversation or request id, a user's name or the first characters of a key"
+    fieldsets = [
+        (None, {"fields": ["id", "status", "finish_reason", "error_code", "request_id", "conversation_id"]}),
+        ("Asked by", {"fields": ["organisation", "user", "api_key", "channel"]}),
+        ("Route", {"fields": ["model", "deployment", "owner", "configuration"]}),
+        ("Time", {"fields": ["opened_at", "deadline_at", "finished_at", "ttft_ms", "e2e_ms"]}),
+        ("Personal data found", {"fields": ["prompt_findings", "answer_findings"]}),
+        ("Use", {"fields": ["prompt_tokens", "cached_tokens", "completion_tokens", "cost"]}),
+    ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Exchange]:
+        # The related rows are joined for the page of one exchange as well.
+        return super().get_queryset(request).select_related(*self.list_select_related)
+
+    @admin.display(description="Asked by")
+    def asked_by(self, row: Exchange) -> str:
+        return str(row.user or row.api_key or "-")
+
+    @admin.display(description="Tokens in / out")
+    def tokens(self, row: Exchange) -> str:
+        return f"{_or_dash(row.prompt_tokens)} / {_or_dash(row.completion_tokens)}"
+
+    @admin.display(description="TTFT (ms)", ordering="ttft_ms")
+    def ttft(self, row: Exchange) -> str:
+        return _milliseconds(row.ttft_ms)
+
+    @admin.display(description="E2E (ms)", ordering="e2e_ms")
+    def e2e(self, row: Exchange) -> str:
+        return _milliseconds(row.e2e_ms)
+
+
+def _or_dash(count: int | None) -> str:
+    return "-" if count is None else str(count)
+
+
+def _milliseconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"

@@ -1,0 +1,10 @@
+"""The admin of accounts, one module for each model."""
+
+from django.contrib import admin
+from django.contrib.auth.models import Group
+
+from console.accounts.admin import api_keys, organisations, users
+
+__all__ = ["api_keys", "organisations", "users"]
+
+admin.site.unregister(Group)  # roles stand in the place of groups
