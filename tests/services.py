@@ -32,7 +32,8 @@ class Services:
         self.processes[server.name] = servers.start(server)
 
     def stop(self, server: Postgres | Valkey) -> None:
-        servers.stop(server, self.processes.pop(server.name))
+        if process := self.processes.pop(server.name, None):
+            servers.stop(server, process)
 
     def kill(self, server: Postgres | Valkey) -> None:
         """End a server the hard way, as a crash would."""
@@ -52,6 +53,6 @@ def running_services() -> Iterator[Services]:
         services = Services(postgres, Valkey(places, secrets.token_hex(16)), {})
         for server in (services.postgres, services.valkey):
             services.start(server)
-            stack.callback(lambda server=server: server.name in services.processes and services.stop(server))
+            stack.callback(services.stop, server)
         postgres.ensure_database()
         yield services

@@ -15,7 +15,6 @@ END_OF_TURN = "<|im_end|>"
 
 def convert(weights: Path, target: Path) -> None:
     """Write bf16 safetensors, the tokenizer with its chat template and the generation settings into `target`."""
-    import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, GgufConfig
     from transformers.utils import logging
 
@@ -25,7 +24,7 @@ def convert(weights: Path, target: Path) -> None:
     if not tokenizer.chat_template:
         raise SystemExit("the weights carry no chat template")
     unpacked = GgufConfig(dequantize=True)
-    model = AutoModelForCausalLM.from_pretrained(**source, quantization_config=unpacked, dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(**source, quantization_config=unpacked, dtype="bfloat16")
     end = tokenizer.convert_tokens_to_ids(END_OF_TURN)
     model.generation_config = GenerationConfig(bos_token_id=tokenizer.bos_token_id, eos_token_id=end, pad_token_id=end)
     model.save_pretrained(target)

@@ -11,22 +11,22 @@ OLDEST = (3, 11)
 NEWEST = (3, 14)
 
 
-def refuse(reason):  # type: ignore[no-untyped-def]
+def refuse(reason: str) -> None:
     sys.stderr.write("bursar: " + reason + "\n")
     sys.exit(1)
 
 
-def require_python(version):  # type: ignore[no-untyped-def]
+def require_python(version: "tuple[int, ...]") -> None:
     """Refuse a Python that the pinned packages do not exist for."""
-    if not OLDEST <= tuple(version[:2]) <= NEWEST:
-        found = ".".join(str(part) for part in version[:2])
+    if not OLDEST <= version <= NEWEST:
+        found = ".".join(str(part) for part in version)
         wanted = "{} to {}".format(*(".".join(str(part) for part in bound) for bound in (OLDEST, NEWEST)))
         refuse(
             "Python " + found + " is not supported, Bursar needs " + wanted + ": make PYTHON=/path/to/python3.11 ..."
         )
 
 
-def require_modules():  # type: ignore[no-untyped-def]
+def require_modules() -> None:
     """Refuse a Python that its distributor split up: Debian ships venv apart."""
     import importlib.util
 
@@ -35,7 +35,7 @@ def require_modules():  # type: ignore[no-untyped-def]
 
 
 if __name__ == "__main__":
-    require_python(sys.version_info)
+    require_python(sys.version_info[:2])
     require_modules()
     # This directory's own modules must not stand in for the standard library's.
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -6,13 +6,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from console.local import browser, engine_environment, environments, locks, model
+from console.local import browser, engine_environment, environments, locks, model, orphans
+from console.local.engine_choice import read_wish
 from console.local.errors import CannotRunError
 from console.local.places import ROOT, private_directory
 from console.local.terminal import complain
 from console.local.workspace import workspace_in
 
 RUN_LOCK = "BURSAR_RUN_LOCK"
+REFUSAL = "Bursar is running from this checkout already: stop that run first"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -21,6 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         var = private_directory(ROOT / "var")
         if options.purpose == "run":
+            orphans.stop_with_parent()
             _hold_run_lock(var)
         _install(options, var)
     except CannotRunError as failure:
@@ -50,24 +53,20 @@ def explain(failure: OSError) -> str:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="install.py")
     parser.add_argument("purpose", choices=["run", "test", "lint"])
-    parser.add_argument("--engine", default="vllm")
-    parser.add_argument("--engine-url", default="")
     parser.add_argument("program", nargs="*")
     return parser.parse_args(arguments)
 
 
 def _hold_run_lock(var: Path) -> None:
     """Taken before the installation and inherited by the run that follows it: no second run comes in between."""
-    descriptor = locks.hold(var / "run.lock", "Bursar is running from this checkout already: stop that run first")
+    descriptor = locks.hold(var / "run.lock", REFUSAL)
     os.set_inheritable(descriptor, True)
     os.environ[RUN_LOCK] = str(descriptor)
 
 
 def _install(options: argparse.Namespace, var: Path) -> None:
     wants_tests = options.purpose in ("test", "lint")
-    wants_engine = options.purpose == "test" or (
-        options.purpose == "run" and options.engine == "vllm" and not options.engine_url
-    )
+    wants_engine = options.purpose == "test" or (options.purpose == "run" and read_wish(os.environ).needs_vllm)
     steps = [environments.PLATFORM.is_complete, environments.TESTS.is_complete if wants_tests else None]
     steps += [engine_environment.is_complete, lambda: model.is_prepared(var)] if wants_engine else []
     steps += [browser.is_present] if options.purpose == "test" else []

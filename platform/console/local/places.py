@@ -33,6 +33,7 @@ class Places:
 
     data: Path
     sockets: Path
+    control: Path  # ours even when `account` runs the servers
     binaries: Path
     account: Account | None
 
@@ -42,12 +43,14 @@ def places_for(var: Path) -> Places:
     identity = hashlib.sha256(os.fsencode(var.resolve())).hexdigest()[:12]
     if os.geteuid() != 0:
         data = private_directory(var / "servers")
-        return Places(data, _socket_directory(var, identity), var / "binaries", None)
+        sockets = _socket_directory(var, identity)
+        return Places(data, sockets, sockets, var / "binaries", None)
     account = _service_account()
     home = passable_directory(_shared_home() / identity)
     return Places(
         private_directory(home / "servers", account),
         private_directory(home / "run", account),
+        private_directory(home / "control"),
         passable_directory(home / "binaries"),
         account,
     )
@@ -89,7 +92,13 @@ def require_traversable(directory: Path) -> None:
 def remove_places(var: Path, places: Places) -> None:
     """Delete the servers' files that belong to `var`, wherever they lie. For temporary servers only."""
     shared = places.account is not None
-    for path in (places.data, places.sockets, places.binaries, *([places.data.parent] if shared else [])):
+    for path in (
+        places.data,
+        places.sockets,
+        places.control,
+        places.binaries,
+        *([places.data.parent] if shared else []),
+    ):
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -16,8 +16,11 @@ from console.local.places import Places, passable_directory
 class Server(Protocol):
     """A private server: prepared once, then run in the foreground by whoever supervises it."""
 
-    name: str
-    stop_signal: signal.Signals
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def stop_signal(self) -> signal.Signals: ...
 
     def prepare(self) -> None:
         """Create what the server needs and clear what a crash left. Raises CannotRunError."""

@@ -1,17 +1,25 @@
 """What the person at the terminal sees: progress lines, and errors as one sentence."""
 
+import contextlib
 import sys
 import time
+from typing import TextIO
+
+
+def show(text: str, stream: TextIO | None = None) -> None:
+    """Write lines at once. A terminal that is gone must not keep us from stopping in order."""
+    with contextlib.suppress(OSError):
+        print(text, file=stream or sys.stdout, flush=True)
 
 
 def say(text: str) -> None:
-    """One line on standard output, at once."""
-    print(f"bursar: {text}", flush=True)
+    """One line on standard output."""
+    show(f"bursar: {text}")
 
 
 def complain(text: str) -> None:
     """One line on standard error."""
-    print(f"bursar: {text}", file=sys.stderr, flush=True)
+    show(f"bursar: {text}", sys.stderr)
 
 
 class Progress:
