@@ -39,8 +39,12 @@ class ModelVersion(models.Model):
     quantization = models.CharField(max_length=20, blank=True)
     context_length = models.PositiveIntegerField(help_text="Tokens of prompt and answer together.")
     input_price = models.DecimalField(**USD_PER_MILLION, default=Decimal(0), help_text="USD per million prompt tokens.")
-    cached_price = models.DecimalField(**USD_PER_MILLION, default=Decimal(0), help_text="USD per million cached tokens.")
-    output_price = models.DecimalField(**USD_PER_MILLION, default=Decimal(0), help_text="USD per million answer tokens.")
+    cached_price = models.DecimalField(
+        **USD_PER_MILLION, default=Decimal(0), help_text="USD per million cached tokens."
+    )
+    output_price = models.DecimalField(
+        **USD_PER_MILLION, default=Decimal(0), help_text="USD per million answer tokens."
+    )
     lifecycle = models.CharField(max_length=12, choices=Lifecycle.choices, default=Lifecycle.DRAFT)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 

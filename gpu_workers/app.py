@@ -1,0 +1,48 @@
+"""The workers' Celery application. It needs the broker's address and the seal key, and no database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Celery
+from celery.signals import setup_logging, worker_init, worker_shutdown, worker_shutting_down
+
+from gpu_workers import settings as worker_settings
+from gpu_workers.logging import configure_logging
+from gpu_workers.runner import Runner
+from gpu_workers.transport import configure_transport
+
+app = Celery("gpu_workers", include=["gpu_workers.tasks"])
+configure_transport(app)
+
+_runner: Runner | None = None
+
+
+def runner() -> Runner:
+    if _runner is None:
+        raise RuntimeError("The runner starts with the worker.")
+    return _runner
+
+
+@setup_logging.connect
+def _set_up_logging(**_: Any) -> None:
+    configure_logging()
+
+
+@worker_init.connect
+def _start(sender: Any = None, **_: Any) -> None:
+    global _runner
+    _runner = Runner(worker_settings.load(), capacity=int(getattr(sender, "concurrency", 0) or 0))
+    _runner.start()
+
+
+@worker_shutting_down.connect
+def _drain(**_: Any) -> None:
+    if _runner is not None:
+        _runner.give_up_all()
+
+
+@worker_shutdown.connect
+def _stop(**_: Any) -> None:
+    if _runner is not None:
+        _runner.stop()

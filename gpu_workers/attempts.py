@@ -1,0 +1,141 @@
+"""Attempts as a worker runs them: claim, stream from the engine to the reply, end in one last frame."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gpu_workers.engines.base import End, Engine, EngineBroken, EngineRefused, Piece
+from gpu_workers.messages import Claimed, Done, Failed, Frame, GenerateTask, Usage, cancelled_key
+from gpu_workers.replies import ReplyWriter
+from gpu_workers.sealing import Sealer
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class _Running:
+    owner: str
+    work: asyncio.Task[Frame]
+    draining: bool = False
+
+
+class Attempts:
+    """The attempts of one worker process. Lives on the runner's loop; nothing here is called from a thread."""
+
+    def __init__(self, valkey: Redis, engine: Engine, seal_key: bytes, worker: str) -> None:
+        self._valkey = valkey
+        self._engine = engine
+        self._seal_key = seal_key
+        self._worker = worker
+        self._running: dict[str, _Running] = {}
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    def owners(self) -> set[str]:
+        return {entry.owner for entry in self._running.values()}
+
+    def cancel(self, name: str) -> None:
+        """Cancel the attempt called `<exchange>:<attempt>`, if it runs here."""
+        if entry := self._running.get(name):
+            entry.work.cancel()
+
+    def cancel_owner(self, owner: str) -> int:
+        gone = [entry for entry in self._running.values() if entry.owner == owner]
+        for entry in gone:
+            entry.work.cancel()
+        return len(gone)
+
+    def drain(self) -> None:
+        """End every attempt with a failure that tells its owner to try elsewhere."""
+        for entry in self._running.values():
+            entry.draining = True
+            entry.work.cancel()
+
+    async def settled(self) -> None:
+        await self._idle.wait()
+
+    async def run(self, task: GenerateTask) -> None:
+        """Run `task` to its last frame. Raises nothing: what goes wrong is told to the owner."""
+        name = f"{task.exchange}:{task.attempt}"
+        reply = ReplyWriter(self._valkey, Sealer(self._seal_key, task.exchange), task)
+        counted = _Counted()
+        work = asyncio.create_task(self._work(task, name, reply, counted))
+        entry = self._running[name] = _Running(task.owner, work)
+        self._idle.clear()
+        try:
+            last = await self._last_frame(entry, counted)
+            await reply.frame(last)
+            _log_end(task, last, counted)
+        except RedisError as error:
+            log.warning("reply_lost", request_id=task.request_id, error=type(error).__name__)
+        finally:
+            del self._running[name]
+            if not self._running:
+                self._idle.set()
+
+    async def _last_frame(self, entry: _Running, counted: _Counted) -> Frame:
+        try:
+            return await entry.work
+        except asyncio.CancelledError:
+            if entry.draining:
+                return Failed("worker_draining", "The worker is shutting down.", counted.usage())
+            return Done("cancelled", counted.usage())
+        except EngineRefused as error:
+            return Failed(error.code, error.message)
+        except EngineBroken as error:
+            return Failed("engine_failed", str(error), counted.usage())
+        except TimeoutError:
+            return Failed("deadline_exceeded", "The deadline passed.", counted.usage())
+
+    async def _work(self, task: GenerateTask, name: str, reply: ReplyWriter, counted: _Counted) -> Frame:
+        left = task.deadline - time.time()
+        async with asyncio.timeout(max(0.0, left)):
+            await reply.frame(Claimed(self._worker))
+            # Registered before this look, so that a cancel is seen by one of the two.
+            if await self._valkey.exists(cancelled_key(task.exchange, task.attempt)):
+                return Done("cancelled", counted.usage())
+            async with aclosing(self._engine.stream(task)) as stream:  # type: ignore[type-var]
+                async for item in stream:
+                    if isinstance(item, End):
+                        return Done(item.finish_reason, item.usage or counted.usage())
+                    counted.add(item)
+                    await reply.delta(item.text)
+        raise EngineBroken("The engine closed the answer before its end.")
+
+
+@dataclass
+class _Counted:
+    """The count of an answer that is cut: the engine's last word on it, or one token for each piece."""
+
+    pieces: int = 0
+    last: Usage | None = None
+
+    def add(self, piece: Piece) -> None:
+        self.pieces += 1
+        self.last = piece.usage or self.last
+
+    def usage(self) -> Usage:
+        return self.last or Usage(prompt_tokens=0, cached_tokens=0, completion_tokens=self.pieces, estimated=True)
+
+
+def _log_end(task: GenerateTask, last: Frame, counted: _Counted) -> None:
+    how = last.finish_reason if isinstance(last, Done) else getattr(last, "code", "")
+    log.info(
+        "attempt_ended",
+        request_id=task.request_id,
+        exchange=str(task.exchange),
+        attempt=task.attempt,
+        ended=how,
+        tokens=counted.usage().completion_tokens,
+    )

@@ -1,0 +1,157 @@
+"""An engine behind an OpenAI-compatible HTTP server: vLLM, the simulated one, or any other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import msgspec
+from msgspec import Struct
+
+from gpu_workers.engines.base import End, EngineBroken, EngineRefused, Piece
+from gpu_workers.messages import FinishReason, GenerateTask, Usage
+
+CONNECT_TIMEOUT_S = 3.0
+# An engine that accepts and then produces nothing for this long counts as dead.
+SILENCE_TIMEOUT_S = 30.0
+MAX_LINE_BYTES = 1_048_576
+
+
+class _CachedTokens(Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(Struct):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    prompt_tokens_details: _CachedTokens | None = None
+
+
+class _Delta(Struct):
+    content: str | None = None
+
+
+class _Choice(Struct):
+    delta: _Delta
+    finish_reason: str | None = None
+
+
+class _Chunk(Struct):
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+
+
+_chunks = msgspec.json.Decoder(_Chunk)
+
+
+class OpenAIEngine:
+    """Streams from `{url}/chat/completions`. With `vllm` the extensions of vLLM's server are used."""
+
+    def __init__(self, url: str, model: str, api_key: str, *, vllm: bool, simulated: bool) -> None:
+        self.simulated = simulated
+        self._url = url
+        self._model = model
+        self._vllm = vllm
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        self._session = aiohttp.ClientSession(
+            headers=self._headers,
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=SILENCE_TIMEOUT_S),
+            read_bufsize=MAX_LINE_BYTES,
+        )
+
+    async def stop(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise EngineBroken("The engine's client was not started.")
+        return self._session
+
+    async def is_ready(self) -> bool:
+        try:
+            timeout = aiohttp.ClientTimeout(total=CONNECT_TIMEOUT_S)
+            async with self.session.get(f"{self._url}/models", timeout=timeout) as response:
+                return response.status == 200
+        except (aiohttp.ClientError, TimeoutError, EngineBroken):
+            return False
+
+    async def stream(self, task: GenerateTask) -> AsyncIterator[Piece | End]:
+        body = msgspec.json.encode(self._body(task))
+        headers = {"Content-Type": "application/json", "X-Request-Id": task.request_id}
+        try:
+            async with self.session.post(f"{self._url}/chat/completions", data=body, headers=headers) as response:
+                if response.status != 200:
+                    raise await _refusal(response)
+                async for item in _read(response):
+                    yield item
+        except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError, ValueError) as error:
+            # Without the cause's text: a client library may quote the body it could not parse.
+            raise EngineBroken(f"The engine's answer broke off ({type(error).__name__}).") from None
+
+    def _body(self, task: GenerateTask) -> dict[str, Any]:
+        sampling = task.sampling
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": task.messages,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "max_tokens": sampling.max_tokens,
+        }
+        for name in ("temperature", "top_p", "seed", "response_format"):
+            value = getattr(sampling, name)
+            if value is not None:
+                body[name] = value
+        if sampling.stop:
+            body["stop"] = sampling.stop
+        if self._vllm:
+            body["priority"] = task.priority
+            body["cache_salt"] = task.cache_salt
+            # Usage with each piece: an answer that is cut is billed for what the engine counted.
+            body["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
+        return body
+
+
+async def _read(response: aiohttp.ClientResponse) -> AsyncIterator[Piece | End]:
+    reason: FinishReason | None = None
+    usage: Usage | None = None
+    async for line in response.content:
+        if not line.startswith(b"data:"):
+            continue
+        data = line[5:].strip()
+        if data == b"[DONE]":
+            break
+        chunk = _chunks.decode(data)
+        if chunk.usage is not None:
+            usage = _usage(chunk.usage)
+        for choice in chunk.choices:
+            if choice.delta.content:
+                yield Piece(choice.delta.content, usage)
+            if choice.finish_reason is not None:
+                reason = "length" if choice.finish_reason == "length" else "stop"
+    if reason is None:
+        raise EngineBroken("The engine closed the answer before its end.")
+    yield End(reason, usage)
+
+
+def _usage(usage: _Usage) -> Usage:
+    cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None
+    return Usage(usage.prompt_tokens, cached or 0, usage.completion_tokens)
+
+
+async def _refusal(response: aiohttp.ClientResponse) -> Exception:
+    """The engine's refusal in our words: its own may quote the prompt."""
+    text = (await response.content.read(65_536)).decode(errors="replace").lower()
+    if response.status in (400, 413, 422):
+        if "context length" in text or "max_model_len" in text or "maximum model length" in text:
+            return EngineRefused(
+                "context_length_exceeded", "The prompt and the answer asked for do not fit the model's context."
+            )
+        return EngineRefused("invalid_value", "The engine refused a parameter of the request.")
+    return EngineBroken(f"The engine answered with status {response.status}.")

@@ -1,0 +1,207 @@
+"""An engine that answers nothing real: an OpenAI-compatible server with seeded, vLLM-like timing.
+
+It stands where a GPU would, for tests, benchmarks and `make run ENGINE=simulated`. Every answer says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import os
+import random
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+import uvicorn
+from msgspec import Struct
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+DEFAULT_TEXT = (
+    "[simulated] this answer was not written by a model. it has the shape and the timing of one, so that limits, "
+    "costs and records can be watched without a GPU. ask as much as you like: the words stay the same."
+)
+
+
+class _Message(Struct):
+    role: str
+    content: str
+
+
+class _StreamOptions(Struct):
+    include_usage: bool = False
+
+
+class _Request(Struct):
+    messages: list[_Message]
+    model: str
+    stream: bool = False
+    stream_options: _StreamOptions = _StreamOptions()
+    max_tokens: int | None = None
+    seed: int | None = None
+
+
+class Timing(Struct, frozen=True):
+    """Log-normal medians in milliseconds, and the spread (sigma of the logarithm)."""
+
+    ttft_ms: float
+    itl_ms: float
+    sigma: float
+    seed: int
+
+    def for_request(self, number: int, seed: int | None) -> tuple[random.Random, float]:
+        rng = random.Random(f"{self.seed}/{number if seed is None else seed}")  # noqa: S311 - timing, not a secret
+        return rng, self.ttft_ms * rng.lognormvariate(0, self.sigma) / 1000
+
+    def gap_s(self, rng: random.Random) -> float:
+        return self.itl_ms * rng.lognormvariate(0, self.sigma) / 1000
+
+
+def tokenize(text: str) -> list[str]:
+    """Pieces with their leading space, as byte-pair vocabularies cut them."""
+    return re.findall(r"\s*\S+|\s+$", text)
+
+
+class SimulatedServer:
+    """The ASGI application: /health, /metrics, /v1/models and /v1/chat/completions."""
+
+    def __init__(self, model: str, text: str, timing: Timing, context_length: int, api_key: str) -> None:
+        self._model = model
+        self._pieces = tokenize(text)
+        self._timing = timing
+        self._context_length = context_length
+        self._api_key = api_key
+        self._running = 0
+        self._served = itertools.count()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        match scope["path"]:
+            case "/health":
+                await _respond(send, 200, b"")
+            case "/metrics":
+                line = f'vllm:num_requests_running{{model_name="{self._model}"}} {float(self._running)}\n'
+                await _respond(send, 200, line.encode(), b"text/plain")
+            case _ if not self._is_allowed(scope):
+                await _respond_json(send, 401, {"error": {"message": "Unauthorized"}})
+            case "/v1/models":
+                data = [{"id": self._model, "object": "model", "max_model_len": self._context_length}]
+                await _respond_json(send, 200, {"object": "list", "data": data})
+            case "/v1/chat/completions":
+                await self._complete(receive, send)
+            case _:
+                await _respond_json(send, 404, {"error": {"message": "Not Found"}})
+
+    def _is_allowed(self, scope: Scope) -> bool:
+        return not self._api_key or (b"authorization", f"Bearer {self._api_key}".encode()) in scope["headers"]
+
+    async def _complete(self, receive: Receive, send: Send) -> None:
+        try:
+            request = msgspec.json.decode(await _body(receive), type=_Request)
+        except msgspec.MsgspecError as error:
+            await _respond_json(send, 400, {"error": {"message": str(error)}})
+            return
+        prompt_tokens = sum(len(tokenize(message.content)) + 4 for message in request.messages)
+        if prompt_tokens + (request.max_tokens or 1) > self._context_length:
+            message = f"This model's maximum context length is {self._context_length} tokens."
+            await _respond_json(send, 400, {"error": {"message": message}})
+            return
+        self._running += 1
+        try:
+            work = asyncio.create_task(self._answer(request, prompt_tokens, send))
+            gone = asyncio.create_task(_disconnected(receive))
+            done, pending = await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+            for task in done:
+                task.result()
+        finally:
+            self._running -= 1
+
+    async def _answer(self, request: _Request, prompt_tokens: int, send: Send) -> None:
+        limit = min(request.max_tokens or len(self._pieces), len(self._pieces))
+        reason = "length" if limit < len(self._pieces) else "stop"
+        usage = {"prompt_tokens": prompt_tokens, "completion_tokens": limit, "total_tokens": prompt_tokens + limit}
+        pieces = self._paced(request.seed, limit)
+        if not request.stream:
+            text = "".join([piece async for piece in pieces])
+            choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
+            await _respond_json(send, 200, self._envelope("chat.completion", [choice]) | {"usage": usage})
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        await self._event(send, [{"index": 0, "delta": {"role": "assistant", "content": ""}}])
+        async for piece in pieces:
+            await self._event(send, [{"index": 0, "delta": {"content": piece}, "finish_reason": None}])
+        await self._event(send, [{"index": 0, "delta": {}, "finish_reason": reason}])
+        if request.stream_options.include_usage:
+            await self._event(send, [], usage)
+        await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
+
+    async def _paced(self, seed: int | None, limit: int) -> AsyncIterator[str]:
+        rng, wait_s = self._timing.for_request(next(self._served), seed)
+        for piece in self._pieces[:limit]:
+            await asyncio.sleep(wait_s)
+            yield piece
+            wait_s = self._timing.gap_s(rng)
+
+    def _envelope(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"id": "simulated", "object": kind, "created": 0, "model": self._model, "choices": choices}
+
+    async def _event(self, send: Send, choices: list[dict[str, Any]], usage: dict[str, int] | None = None) -> None:
+        chunk = self._envelope("chat.completion.chunk", choices)
+        if usage is not None:
+            chunk["usage"] = usage
+        body = b"data: " + msgspec.json.encode(chunk) + b"\n\n"
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def _body(receive: Receive) -> bytes:
+    parts = []
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _respond(send: Send, status: int, body: bytes, kind: bytes = b"application/json") -> None:
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _respond_json(send: Send, status: int, body: object) -> None:
+    await _respond(send, status, msgspec.json.encode(body))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="An OpenAI-compatible server that simulates an engine.")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--model", default="simulated")
+    parser.add_argument("--text", default=os.environ.get("SIMULATED_TEXT", DEFAULT_TEXT))
+    parser.add_argument("--ttft-ms", type=float, default=float(os.environ.get("SIMULATED_TTFT_MS", "60")))
+    parser.add_argument("--itl-ms", type=float, default=float(os.environ.get("SIMULATED_ITL_MS", "8")))
+    parser.add_argument("--sigma", type=float, default=0.25)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--context-length", type=int, default=4096)
+    options = parser.parse_args()
+    timing = Timing(options.ttft_ms, options.itl_ms, options.sigma, options.seed)
+    api_key = os.environ.get("BURSAR_ENGINE_API_KEY", "")
+    app = SimulatedServer(options.model, options.text, timing, options.context_length, api_key)
+    uvicorn.run(app, host=options.host, port=options.port, log_level="warning", access_log=False, lifespan="off")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""How vLLM is started: its OpenAI server on loopback, with the arguments that this platform relies on."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from gpu_workers.engines.process import EngineProcess, passed_on_environment
+from gpu_workers.settings import SettingsError, WorkerSettings
+
+
+def vllm_process(settings: WorkerSettings) -> EngineProcess:
+    """Raises `SettingsError` where the engine's Python or the model's path is not given."""
+    if not settings.engine_python or not settings.model_path:
+        raise SettingsError("BURSAR_ENGINE_PYTHON and BURSAR_MODEL_PATH must be set for the vLLM engine.")
+    address = urlsplit(settings.engine_url)
+    environment = passed_on_environment() | {
+        "VLLM_API_KEY": settings.engine_api_key,  # not on the command line, which every local user can read
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB; only the CPU build reads it
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    command = [
+        settings.engine_python,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        *("--host", "127.0.0.1", "--port", str(address.port)),
+        *("--model", settings.model_path, "--served-model-name", settings.engine_model),
+        *("--max-model-len", str(settings.context_length)),
+        *("--scheduling-policy", "priority"),
+        "--enable-prefix-caching",
+        "--enable-prompt-tokens-details",
+        "--enforce-eager",
+        "--disable-uvicorn-access-log",
+        "--no-enable-log-requests",
+    ]
+    return EngineProcess(command, environment, f"http://127.0.0.1:{address.port}/health")

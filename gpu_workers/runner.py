@@ -1,0 +1,153 @@
+"""One event loop per worker process carries every stream; Celery's threads only wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Coroutine
+from concurrent.futures import Future
+
+import structlog
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.exceptions import RedisError
+
+from gpu_workers.attempts import Attempts
+from gpu_workers.engines.base import Engine
+from gpu_workers.engines.openai import OpenAIEngine
+from gpu_workers.messages import (
+    CANCEL_CHANNEL,
+    HEARTBEAT_TTL_MS,
+    WORKERS_KEY,
+    GenerateTask,
+    Heartbeat,
+    encode,
+    owner_key,
+    worker_key,
+)
+from gpu_workers.settings import WorkerSettings
+
+log = structlog.get_logger(__name__)
+
+HEARTBEAT_S = 1.0
+# Sweeps in which an owner shows no sign of life before its attempts are given up.
+OWNER_MISSED_SWEEPS = 3
+
+
+def build_engine(settings: WorkerSettings) -> Engine:
+    return OpenAIEngine(
+        settings.engine_url,
+        settings.engine_model,
+        settings.engine_api_key,
+        vllm=settings.engine == "vllm",
+        simulated=settings.engine == "simulated",
+    )
+
+
+def connect(url: str) -> Redis:
+    """A client whose pool makes callers wait when it is used up, where the plain pool raises."""
+    pool = BlockingConnectionPool.from_url(
+        url, max_connections=64, timeout=10, socket_timeout=10, socket_connect_timeout=3
+    )
+    return Redis(connection_pool=pool)
+
+
+class Runner:
+    """The worker's loop in a thread of its own: the engine's client, the attempts, heartbeat and cancels."""
+
+    def __init__(self, settings: WorkerSettings, capacity: int) -> None:
+        self._settings = settings
+        self._capacity = capacity
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="runner", daemon=True)
+        self._background: list[asyncio.Task[None]] = []
+        self._missed: dict[str, int] = {}
+
+    def start(self) -> None:
+        self._thread.start()
+        self._call(self._start())
+
+    def stop(self) -> None:
+        self._call(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=5)
+
+    def generate(self, task: GenerateTask) -> None:
+        """Run one attempt to its end; called from a Celery thread."""
+        self._call(self.attempts.run(task))
+
+    def give_up_all(self) -> None:
+        """Cut what is running, so that whoever asked can go elsewhere; called when the worker shuts down."""
+        self._loop.call_soon_threadsafe(self.attempts.drain)
+
+    def _call(self, coroutine: Coroutine[None, None, None]) -> None:
+        future: Future[None] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future.result()
+
+    async def _start(self) -> None:
+        self._valkey = connect(self._settings.valkey_url)
+        self._engine = build_engine(self._settings)
+        await self._engine.start()
+        self.attempts = Attempts(self._valkey, self._engine, self._settings.seal_key, self._settings.worker)
+        self._background = [asyncio.create_task(self._beat()), asyncio.create_task(self._hear_cancels())]
+
+    async def _stop(self) -> None:
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        self.attempts.drain()
+        await self.attempts.settled()
+        with contextlib.suppress(RedisError):
+            await self._valkey.delete(worker_key(self._settings.worker))
+        await self._engine.stop()
+        await self._valkey.aclose()
+
+    async def _beat(self) -> None:
+        while True:
+            started = time.monotonic()
+            try:
+                await self._publish_heartbeat()
+                await self._give_up_orphans()
+            except RedisError as error:
+                log.warning("heartbeat_failed", error=type(error).__name__)
+            await asyncio.sleep(max(0.1, HEARTBEAT_S - (time.monotonic() - started)))
+
+    async def _publish_heartbeat(self) -> None:
+        settings = self._settings
+        beat = Heartbeat(
+            worker=settings.worker,
+            deployment=settings.deployment,
+            engine=settings.engine,
+            engine_ready=await self._engine.is_ready(),
+            simulated=self._engine.simulated,
+            running=self.attempts.running,
+            capacity=self._capacity,
+        )
+        async with self._valkey.pipeline(transaction=False) as pipe:
+            pipe.set(worker_key(settings.worker), encode(beat), px=HEARTBEAT_TTL_MS)
+            pipe.sadd(WORKERS_KEY, settings.worker)
+            await pipe.execute()
+
+    async def _give_up_orphans(self) -> None:
+        """Cancel the attempts whose web process has died: nobody reads them and the engine is needed."""
+        owners = sorted(self.attempts.owners())
+        alive = await self._valkey.mget([owner_key(owner) for owner in owners]) if owners else []
+        missing = {owner for owner, sign in zip(owners, alive, strict=True) if sign is None}
+        self._missed = {owner: self._missed.get(owner, 0) + 1 for owner in missing}
+        for owner, count in self._missed.items():
+            if count >= OWNER_MISSED_SWEEPS:
+                log.warning("owner_gone", owner=owner, cancelled=self.attempts.cancel_owner(owner))
+
+    async def _hear_cancels(self) -> None:
+        while True:
+            try:
+                async with self._valkey.pubsub() as pubsub:
+                    await pubsub.subscribe(CANCEL_CHANNEL)
+                    while True:
+                        message = await pubsub.get_message(ignore_subscribe_messages=True, timeout=5.0)
+                        if message is not None:
+                            self.attempts.cancel(message["data"].decode())
+            except RedisError as error:
+                log.warning("cancel_channel_lost", error=type(error).__name__)
+                await asyncio.sleep(0.5)

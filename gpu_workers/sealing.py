@@ -1,0 +1,49 @@
+"""Seals for what lies in the broker: AES-256-GCM under a key that web processes and workers share."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from uuid import UUID
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+NONCE_BYTES = 12
+
+
+class SealBroken(ValueError):
+    """The bytes were not sealed with this key for this place."""
+
+
+class Sealer:
+    """Seals for one exchange.
+
+    Each exchange has a key of its own (the expand step of RFC 5869), so that random nonces stay far below the
+    2^32 messages that NIST SP 800-38D allows a key.
+    """
+
+    def __init__(self, key: bytes, exchange: UUID) -> None:
+        if len(key) != 32:
+            raise ValueError("A seal key has 32 bytes.")
+        self._cipher = AESGCM(hmac.digest(key, b"bursar seal\x00" + exchange.bytes + b"\x01", "sha256"))
+
+    def seal(self, data: bytes, *, place: str) -> bytes:
+        """`data` sealed for `place`, a name that tells one message of the exchange from another."""
+        nonce = os.urandom(NONCE_BYTES)
+        return nonce + self._cipher.encrypt(nonce, data, place.encode())
+
+    def open(self, sealed: bytes, *, place: str) -> bytes:
+        """Raises `SealBroken`."""
+        try:
+            return self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], place.encode())
+        except (InvalidTag, ValueError) as error:
+            raise SealBroken("A sealed message does not open.") from error
+
+
+def task_place(attempt: int) -> str:
+    return f"task/{attempt}"
+
+
+def frame_place(attempt: int, sequence: int) -> str:
+    return f"frame/{attempt}/{sequence}"

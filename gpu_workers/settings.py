@@ -1,0 +1,88 @@
+"""A worker host's settings, from the environment."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+EngineKind = Literal["vllm", "simulated", "openai"]
+
+
+class SettingsError(ValueError):
+    """A setting is missing or malformed; the message names the variable, never its value."""
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    valkey_url: str = field(repr=False)
+    seal_key: bytes = field(repr=False)
+    deployment: str
+    engine: EngineKind
+    engine_url: str
+    engine_api_key: str = field(repr=False)
+    engine_model: str
+    engine_python: str
+    model_path: str
+    context_length: int
+    worker: str
+
+
+def _required(name: str) -> str:
+    value = os.environ.get(name, "")
+    if not value:
+        raise SettingsError(f"{name} is not set.")
+    return value
+
+
+def _engine_kind() -> EngineKind:
+    value = os.environ.get("BURSAR_ENGINE", "vllm")
+    for kind in get_args(EngineKind):
+        if value == kind:
+            return kind  # type: ignore[no-any-return]
+    raise SettingsError(f"BURSAR_ENGINE must be one of {', '.join(get_args(EngineKind))}.")
+
+
+def _seal_key() -> bytes:
+    try:
+        key = bytes.fromhex(_required("BURSAR_SEAL_KEY"))
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise SettingsError("BURSAR_SEAL_KEY must be 64 hexadecimal digits.")
+    return key
+
+
+def load() -> WorkerSettings:
+    """Raises `SettingsError`."""
+    try:
+        context_length = int(os.environ.get("BURSAR_CONTEXT_LENGTH", "4096"))
+    except ValueError:
+        raise SettingsError("BURSAR_CONTEXT_LENGTH must be a whole number.") from None
+    return WorkerSettings(
+        valkey_url=_required("BURSAR_VALKEY_URL"),
+        seal_key=_seal_key(),
+        deployment=_required("BURSAR_DEPLOYMENT"),
+        engine=_engine_kind(),
+        engine_url=_required("BURSAR_ENGINE_URL").rstrip("/"),
+        engine_api_key=os.environ.get("BURSAR_ENGINE_API_KEY", ""),
+        engine_model=_required("BURSAR_ENGINE_MODEL"),
+        engine_python=os.environ.get("BURSAR_ENGINE_PYTHON", ""),
+        model_path=os.environ.get("BURSAR_MODEL_PATH", ""),
+        context_length=context_length,
+        worker=f"{socket.gethostname()}-{os.getpid()}",
+    )
+
+
+def broker_url(valkey_url: str) -> str:
+    """The same Valkey as Celery writes it: kombu has its own form for a Unix socket."""
+    from urllib.parse import parse_qs, quote, urlsplit
+
+    parts = urlsplit(valkey_url)
+    if parts.scheme != "unix":
+        return valkey_url
+    query = parse_qs(parts.query)
+    password = query.get("password", [""])[0]
+    credentials = f":{quote(password, safe='')}@" if password else ""
+    return f"redis+socket://{credentials}{parts.path}?virtual_host={query.get('db', ['0'])[0]}"

@@ -1,0 +1,106 @@
+"""Dispatch: a prompt goes to a deployment's queue through Celery, and a cancel to whichever worker has it."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import structlog
+from celery import Celery
+from kombu.exceptions import OperationalError
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gpu_workers.messages import CANCEL_CHANNEL, ChatMessage, GenerateTask, Sampling, cancelled_key, encode
+from gpu_workers.sealing import Sealer, task_place
+from gpu_workers.transport import GENERATE
+from inference.admission import broker_gone
+from inference.fleet import Fleet
+from inference.replies import ReplyReader
+from inference.snapshot import Candidate
+
+log = structlog.get_logger(__name__)
+
+CANCELLED_TTL_S = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a worker is asked for. `deadline_at` is aware UTC."""
+
+    exchange_id: UUID
+    request_id: str
+    messages: tuple[ChatMessage, ...]
+    sampling: Sampling
+    cache_salt: str
+    deadline_at: datetime
+
+
+class Dispatcher:
+    """Sends attempts and cancels. One per process."""
+
+    def __init__(
+        self, app: Celery, valkey: Redis, replies: ReplyReader, fleet: Fleet, seal_key: bytes, owner: str
+    ) -> None:
+        self._app = app
+        self._valkey = valkey
+        self._seal_key = seal_key
+        self._owner = owner
+        self.replies = replies
+        self.fleet = fleet
+        # kombu is synchronous: one thread publishes, so that the event loop never waits for a socket.
+        self._publisher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="publish")
+
+    def close(self) -> None:
+        self._publisher.shutdown(wait=False, cancel_futures=True)
+
+    def sealer(self, exchange: UUID) -> Sealer:
+        return Sealer(self._seal_key, exchange)
+
+    async def publish(self, candidate: Candidate, prompt: Prompt, attempt: int) -> None:
+        """Send one attempt to the deployment's queue. Raises `Refusal`."""
+        task = GenerateTask(
+            exchange=prompt.exchange_id,
+            attempt=attempt,
+            request_id=prompt.request_id,
+            reply_to=self.replies.stream,
+            owner=self._owner,
+            deadline=prompt.deadline_at.timestamp(),
+            priority=0,
+            cache_salt=prompt.cache_salt,
+            messages=prompt.messages,
+            sampling=prompt.sampling,
+        )
+        sealed = self.sealer(task.exchange).seal(encode(task), place=task_place(attempt))
+        arguments = (str(task.exchange), attempt, b64encode(sealed).decode())
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._publisher, self._send, candidate.queue, arguments)
+        except (OperationalError, RedisError, OSError):
+            raise broker_gone() from None
+
+    def _send(self, queue: str, arguments: tuple[str, int, str]) -> None:
+        self._app.send_task(
+            GENERATE,
+            args=arguments,
+            queue=queue,
+            task_id=f"{arguments[0]}:{arguments[1]}",
+            argsrepr="sealed",
+            kwargsrepr="",
+            retry=False,
+        )
+
+    async def cancel(self, exchange: UUID, attempt: int) -> None:
+        """Tell whichever worker has the attempt, or will take it, to stop."""
+        try:
+            async with self._valkey.pipeline(transaction=False) as pipe:
+                pipe.set(cancelled_key(exchange, attempt), b"1", ex=CANCELLED_TTL_S)
+                pipe.publish(CANCEL_CHANNEL, f"{exchange}:{attempt}")
+                await pipe.execute()
+        except (RedisError, OSError) as error:
+            # The worker notices by itself: it cannot reply either, and its deadline holds.
+            log.warning("cancel_not_sent", exchange=str(exchange), error=type(error).__name__)

@@ -1,0 +1,90 @@
+"""What goes into the pipeline and what comes out of it, the same for every transport."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+from uuid import UUID
+
+from gpu_workers.messages import ChatMessage, FinishReason, Sampling, Usage
+from inference.errors import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one key or user may do. `scope` names it in a refusal."""
+
+    scope: str
+    requests_per_minute: int
+    concurrent_answers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. One of `user_id` and `api_key_id` is set."""
+
+    organisation_id: UUID
+    user_id: UUID | None
+    api_key_id: UUID | None
+    limits: Limits
+
+    @property
+    def name(self) -> str:
+        return f"key:{self.api_key_id}" if self.api_key_id else f"user:{self.user_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One prompt as it came in, parsed. `messages` are new; `history` was inspected when it was new."""
+
+    exchange_id: UUID
+    request_id: str
+    channel: Literal["socket", "http"]
+    model: str | None
+    messages: tuple[ChatMessage, ...]
+    sampling: Sampling
+    conversation_id: UUID | None = None
+    history: tuple[ChatMessage, ...] = ()
+    history_ids: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The intent is in the record. `findings` counts what was masked in the prompt, by entity type."""
+
+    model: str
+    simulated: bool
+    findings: dict[str, int]
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The outcome is in the record; `receipt` is its entry. Times in milliseconds, `cost` in USD."""
+
+    finish_reason: FinishReason
+    usage: Usage
+    cost: Decimal
+    ttft_ms: float | None
+    e2e_ms: float
+    model: str
+    simulated: bool
+    prompt_findings: dict[str, int]
+    findings: dict[str, int]
+    receipt: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The request ends here. After `Started`, the outcome in the record says the same."""
+
+    refusal: Refusal
+
+
+Event = Started | Delta | Finished | Refused

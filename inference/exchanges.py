@@ -1,0 +1,169 @@
+"""One exchange while it is served, and the statements that its intent and its outcome leave in the database."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from compliance.audit.entries import IntentPayload, OutcomePayload, insert_entry
+from compliance.audit.models import EntryKind
+from compliance.audit.writer import Statement
+from compliance.pii.findings import Finding, count
+from gpu_workers.identifiers import uuid7
+from gpu_workers.messages import ChatMessage, Usage
+from inference.errors import Refusal
+from inference.events import Ask, Caller
+from inference.generation import AttemptRun, Generation
+from inference.models import ExchangeStatus
+from inference.routing import Decision
+
+DEADLINE_S = 120.0
+
+INSERT_EXCHANGE = (
+    "INSERT INTO inference_exchange (id, organisation_id, user_id, api_key_id, conversation_id, request_id, channel,"
+    " model, deployment_id, status, owner, configuration, opened_at, deadline_at, prompt_findings)"
+    " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, 'open', %s, %s, %s, %s, %s)"
+)
+CLOSE_EXCHANGE = (
+    "UPDATE inference_exchange SET status = %s, finish_reason = %s, error_code = %s, finished_at = %s,"
+    " prompt_tokens = %s, cached_tokens = %s, completion_tokens = %s, cost = %s, ttft_ms = %s, e2e_ms = %s,"
+    " answer_findings = %s WHERE id = %s"
+)
+INSERT_ATTEMPT = (
+    "INSERT INTO inference_attempt (id, exchange_id, number, deployment_id, worker, status, error_code, queued_ms,"
+    " ttft_ms, completion_tokens) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+)
+
+
+@dataclass
+class Exchange:
+    """State of one exchange in the process that serves it."""
+
+    ask: Ask
+    caller: Caller
+    owner: str
+    opened_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    opened: float = field(default_factory=time.monotonic)
+    messages: tuple[ChatMessage, ...] = ()
+    prompt_findings: list[Finding] = field(default_factory=list)
+    answer_findings: list[Finding] = field(default_factory=list)
+    decision: Decision | None = None
+    intent_recorded: bool = False
+    ttft_ms: float | None = None
+    released: list[str] = field(default_factory=list)
+
+    @property
+    def id(self) -> UUID:
+        return self.ask.exchange_id
+
+    @property
+    def deadline_at(self) -> datetime:
+        return self.opened_at + timedelta(seconds=DEADLINE_S)
+
+    def elapsed_ms(self) -> float:
+        return round((time.monotonic() - self.opened) * 1000, 3)
+
+    def release(self, text: str) -> None:
+        """Note text that goes to the user now."""
+        if self.ttft_ms is None:
+            self.ttft_ms = self.elapsed_ms()
+        self.released.append(text)
+
+    def intent(self, decision: Decision) -> list[Statement]:
+        ask, caller, candidate = self.ask, self.caller, decision.candidate
+        facts = self._facts() | {
+            "model": candidate.model,
+            "version": candidate.version,
+            "deployment": candidate.deployment,
+            "route": decision.reason,
+            "configuration": decision.configuration,
+            "prompt_findings": count(self.prompt_findings),
+            "opened_at": self.opened_at.isoformat(),
+        }
+        payload = IntentPayload(
+            [{"role": message.role, "content": message.content} for message in self.messages], list(ask.history_ids)
+        )
+        values = (
+            *(self.id, caller.organisation_id, caller.user_id, caller.api_key_id, ask.conversation_id, ask.request_id),
+            *(ask.channel, candidate.model, candidate.deployment_id, self.owner, decision.configuration),
+            *(self.opened_at, self.deadline_at, len(self.prompt_findings)),
+        )
+        return [Statement(INSERT_EXCHANGE, values), self._entry(uuid7(), EntryKind.INTENT, facts, payload)]
+
+    def outcome(
+        self, receipt: UUID, generation: Generation, decision: Decision, cost: Decimal, failure: Refusal | None
+    ) -> list[Statement]:
+        usage = generation.usage
+        status = _status(generation, failure)
+        finish_reason = "" if failure else generation.finish_reason
+        code = failure.code if failure else ""
+        e2e_ms = self.elapsed_ms()
+        facts = self._facts() | {
+            "status": status.value,
+            "finish_reason": finish_reason,
+            "error_code": code,
+            "usage": _usage_facts(usage),
+            "cost_usd": str(cost),
+            "ttft_ms": self.ttft_ms,
+            "e2e_ms": e2e_ms,
+            "attempts": len(generation.attempts),
+            "answer_findings": count(self.answer_findings),
+        }
+        values = (
+            *(status.value, finish_reason, code, datetime.now(UTC)),
+            *(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, cost, self.ttft_ms, e2e_ms),
+            *(len(self.answer_findings), self.id),
+        )
+        payload = OutcomePayload("".join(self.released))
+        return [
+            Statement(CLOSE_EXCHANGE, values),
+            *(self._attempt(attempt, decision) for attempt in generation.attempts),
+            self._entry(receipt, EntryKind.OUTCOME, facts, payload),
+        ]
+
+    def refusal(self, refusal: Refusal) -> list[Statement]:
+        """The one entry of an exchange that was refused before its intent."""
+        facts = self._facts() | {"error_code": refusal.code, "param": refusal.param, "model": self.ask.model}
+        return [self._entry(uuid7(), EntryKind.REFUSAL, facts, None)]
+
+    def _entry(
+        self, entry_id: UUID, kind: EntryKind, facts: dict[str, Any], payload: IntentPayload | OutcomePayload | None
+    ) -> Statement:
+        return insert_entry(
+            entry_id,
+            organisation_id=self.caller.organisation_id,
+            exchange_id=self.id,
+            kind=kind,
+            facts=facts,
+            payload=payload,
+        )
+
+    def _facts(self) -> dict[str, Any]:
+        return {"caller": self.caller.name, "channel": self.ask.channel, "request_id": self.ask.request_id}
+
+    def _attempt(self, attempt: AttemptRun, decision: Decision) -> Statement:
+        tokens = attempt.usage.completion_tokens if attempt.usage else None
+        values = (
+            *(uuid7(), self.id, attempt.number, decision.candidate.deployment_id, attempt.worker),
+            *(attempt.status.value, attempt.error_code, attempt.queued_ms, attempt.ttft_ms, tokens),
+        )
+        return Statement(INSERT_ATTEMPT, values)
+
+
+def _status(generation: Generation, failure: Refusal | None) -> ExchangeStatus:
+    if failure is not None:
+        return ExchangeStatus.FAILED
+    return ExchangeStatus.CANCELLED if generation.finish_reason == "cancelled" else ExchangeStatus.FINISHED
+
+
+def _usage_facts(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "estimated": usage.estimated,
+    }

@@ -1,0 +1,100 @@
+"""The workers that are alive now, from their heartbeats in Valkey."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import msgspec
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gpu_workers.messages import WORKERS_KEY, Heartbeat, decode_heartbeat, worker_key
+
+log = structlog.get_logger(__name__)
+
+POLL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class FleetState:
+    """`broker` is whether Valkey answered; without it nothing is known of the workers."""
+
+    broker: bool = False
+    workers: dict[str, Heartbeat] = field(default_factory=dict)
+
+    def ready(self, deployment: str) -> list[Heartbeat]:
+        """Workers of a deployment that can take an answer now."""
+        return [
+            beat
+            for beat in self.workers.values()
+            if beat.deployment == deployment and beat.engine_ready and beat.running < beat.capacity
+        ]
+
+
+class Fleet:
+    """Keeps `current()` at most about `POLL_S` behind the heartbeats."""
+
+    def __init__(self, valkey: Redis) -> None:
+        self._valkey = valkey
+        self._state = FleetState()
+        self._changed = asyncio.Condition()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._watch(), name="fleet")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def current(self) -> FleetState:
+        return self._state
+
+    async def wait_ready(self, deployment: str, *, without: frozenset[str], timeout_s: float) -> bool:
+        """Wait until a ready worker of `deployment` other than `without` is there; False when none came."""
+
+        def found() -> bool:
+            return any(beat.worker not in without for beat in self._state.ready(deployment))
+
+        try:
+            async with asyncio.timeout(timeout_s), self._changed:
+                await self._changed.wait_for(found)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                state = await self._read()
+            except (RedisError, OSError) as error:
+                if self._state.broker:
+                    log.warning("broker_unreachable", error=type(error).__name__)
+                state = FleetState()
+            async with self._changed:
+                self._state = state
+                self._changed.notify_all()
+            await asyncio.sleep(POLL_S)
+
+    async def _read(self) -> FleetState:
+        names = sorted(name.decode() for name in await self._valkey.smembers(WORKERS_KEY))  # type: ignore[misc]
+        beats = await self._valkey.mget([worker_key(name) for name in names]) if names else []
+        gone = [name for name, beat in zip(names, beats, strict=True) if beat is None]
+        if gone:  # a worker that lives adds itself again with its next heartbeat
+            await self._valkey.srem(WORKERS_KEY, *gone)  # type: ignore[misc]
+        workers = {}
+        for beat in beats:
+            if beat is not None and (decoded := _decode(beat)) is not None:
+                workers[decoded.worker] = decoded
+        return FleetState(broker=True, workers=workers)
+
+
+def _decode(beat: bytes) -> Heartbeat | None:
+    try:
+        return decode_heartbeat(beat)
+    except msgspec.MsgspecError:
+        log.warning("heartbeat_not_understood")
+        return None

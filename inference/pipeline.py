@@ -1,0 +1,236 @@
+"""The request's way. Each step is a function of the module that bears its name; this file is their order."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from uuid import UUID
+
+import structlog
+
+from compliance.audit.writer import GroupWriter, RecordConflict, RecordUnavailable
+from compliance.pii.findings import InspectionUnavailable, count, mask
+from compliance.pii.inspector import Inspector
+from compliance.pii.release import AnswerRelease
+from gpu_workers.identifiers import uuid7
+from gpu_workers.messages import ChatMessage
+from inference import metering, routing
+from inference.admission import Admission, Reservation
+from inference.dispatch import Dispatcher, Prompt
+from inference.errors import Refusal
+from inference.events import Ask, Caller, Delta, Event, Finished, Refused, Started
+from inference.exchanges import Exchange
+from inference.generation import Generation
+from inference.leases import Leases
+from inference.routing import Decision
+from inference.snapshot import Catalog
+
+log = structlog.get_logger(__name__)
+
+TITLE_CHARS = 80
+# No tokenizer runs here: the engine has the last word on what fits. Far more characters than any vocabulary puts
+# into a token are refused at once, before they cost an inspection.
+MAX_CHARS_PER_TOKEN = 8
+
+
+class Cancellation:
+    """The caller's way to end an exchange from outside: usable before, while and after there is a generation."""
+
+    def __init__(self) -> None:
+        self._generation: Generation | None = None
+        self.asked = False
+
+    def cancel(self) -> None:
+        self.asked = True
+        if self._generation is not None:
+            self._generation.cancel()
+
+    def bind(self, generation: Generation) -> None:
+        self._generation = generation
+        if self.asked:
+            generation.cancel()
+
+
+class Pipeline:
+    """The parts that serve exchanges in one process."""
+
+    def __init__(
+        self,
+        *,
+        owner: str,
+        admission: Admission,
+        leases: Leases,
+        inspector: Inspector,
+        dispatcher: Dispatcher,
+        writer: GroupWriter,
+    ) -> None:
+        self.owner = owner
+        self.catalog = Catalog()
+        self._admission = admission
+        self._leases = leases
+        self._inspector = inspector
+        self._dispatcher = dispatcher
+        self._writer = writer
+
+    async def serve(self, ask: Ask, caller: Caller, cancellation: Cancellation) -> AsyncIterator[Event]:
+        """Serve one exchange: Started, Deltas, then Finished; or Refused. Raises nothing to the transport."""
+        exchange = Exchange(ask, caller, self.owner)
+        try:
+            async with self._admitted(exchange) as reservation:
+                async for event in self._serve(exchange, reservation, cancellation):
+                    yield event
+        except Exception as error:
+            refusal = _as_refusal(error, exchange)
+            self._record_refusal(exchange, refusal)
+            yield Refused(refusal)
+
+    async def _serve(
+        self, exchange: Exchange, reservation: Reservation, cancellation: Cancellation
+    ) -> AsyncIterator[Event]:
+        await self._inspect_prompt(exchange)
+        decision = routing.decide(exchange.ask, self.catalog, self._dispatcher.fleet.current())
+        recorded = self._writer.submit(exchange.intent(decision))  # written while the engine works
+        generation = Generation(self._dispatcher, decision.candidate, _prompt(exchange))
+        cancellation.bind(generation)
+        failure: Refusal | None = None
+        try:
+            await generation.start()
+            await recorded  # nothing unrecorded reaches the user
+            yield _started(exchange, decision)
+            async for text in self._inspected(exchange, generation):
+                exchange.release(text)
+                yield Delta(text)
+        except Exception as error:
+            failure = _as_refusal(error, exchange)
+        finally:
+            await generation.close()
+        exchange.intent_recorded = await _is_recorded(recorded)
+        if not exchange.intent_recorded:
+            raise failure or AUDIT_UNAVAILABLE
+        yield await self._end(exchange, reservation, decision, generation, failure)
+
+    @asynccontextmanager
+    async def _admitted(self, exchange: Exchange) -> AsyncIterator[Reservation]:
+        reservation = await self._admission.admit(exchange.id, exchange.caller)
+        self._leases.hold(reservation)
+        try:
+            yield reservation
+        finally:
+            await self._leases.release(reservation)
+
+    async def _inspect_prompt(self, exchange: Exchange) -> None:
+        """Mask the new messages. Raises `Refusal`, `InspectionUnavailable`: what is not inspected is not sent on."""
+        ask = exchange.ask
+        candidate = routing.find_candidates(ask.model, self.catalog)[0]
+        _refuse_oversized(ask, candidate.context_length)
+        found = await self._inspector.find_all([message.content for message in ask.messages])
+        masked = []
+        for message, findings in zip(ask.messages, found, strict=True):
+            masked.append(ChatMessage(message.role, mask(message.content, findings)))
+            exchange.prompt_findings += findings
+        exchange.messages = tuple(masked)
+
+    async def _inspected(self, exchange: Exchange, generation: Generation) -> AsyncIterator[str]:
+        """The answer as it may be released."""
+        release = AnswerRelease(self._inspector.find, exchange.answer_findings)
+        async for text in generation.text():
+            if ready := await release.feed(text):
+                yield ready
+        if rest := await release.finish():
+            yield rest
+
+    async def _end(
+        self,
+        exchange: Exchange,
+        reservation: Reservation,
+        decision: Decision,
+        generation: Generation,
+        failure: Refusal | None,
+    ) -> Event:
+        """Settle, record the outcome, and only then tell the user."""
+        usage = generation.usage
+        cost = await metering.settle(self._leases, reservation, usage, decision.candidate.prices)
+        receipt = uuid7()
+        try:
+            await self._writer.commit(exchange.outcome(receipt, generation, decision, cost, failure))
+        except (RecordUnavailable, RecordConflict) as error:
+            return Refused(_as_refusal(error, exchange))
+        if failure is not None:
+            return Refused(failure)
+        return _finished(exchange, decision, generation, cost, receipt)
+
+    def _record_refusal(self, exchange: Exchange, refusal: Refusal) -> None:
+        """Not waited for: a refusal is told at once, and is no promise that depends on the record."""
+        if not exchange.intent_recorded:
+            self._writer.submit(exchange.refusal(refusal))
+
+
+def _prompt(exchange: Exchange) -> Prompt:
+    ask = exchange.ask
+    return Prompt(
+        exchange_id=exchange.id,
+        request_id=ask.request_id,
+        messages=(*ask.history, *exchange.messages),
+        sampling=ask.sampling,
+        # Prefixes are shared inside an organisation and never across: timing would tell what others asked.
+        cache_salt=str(exchange.caller.organisation_id),
+        deadline_at=exchange.deadline_at,
+    )
+
+
+def _started(exchange: Exchange, decision: Decision) -> Started:
+    words = " ".join(exchange.messages[-1].content.split())
+    title = words if len(words) <= TITLE_CHARS else words[: TITLE_CHARS - 1].rstrip() + "…"
+    candidate = decision.candidate
+    return Started(candidate.model, candidate.simulated, count(exchange.prompt_findings), title)
+
+
+def _finished(exchange: Exchange, decision: Decision, generation: Generation, cost: Decimal, receipt: UUID) -> Finished:
+    return Finished(
+        finish_reason=generation.finish_reason,
+        usage=generation.usage,
+        cost=cost,
+        ttft_ms=exchange.ttft_ms,
+        e2e_ms=exchange.elapsed_ms(),
+        model=decision.candidate.model,
+        simulated=decision.candidate.simulated,
+        prompt_findings=count(exchange.prompt_findings),
+        findings=count(exchange.answer_findings),
+        receipt=receipt,
+    )
+
+
+def _refuse_oversized(ask: Ask, context_length: int) -> None:
+    characters = sum(len(message.content) for message in (*ask.history, *ask.messages))
+    if characters > context_length * MAX_CHARS_PER_TOKEN:
+        message = f"The prompt is too long for the model's context of {context_length} tokens."
+        raise Refusal("context_length_exceeded", message, param="messages")
+
+
+AUDIT_UNAVAILABLE = Refusal("audit_unavailable", "The record cannot be written now.", retry_after_s=5)
+
+
+async def _is_recorded(recorded: asyncio.Future[None]) -> bool:
+    try:
+        await recorded
+    except (RecordUnavailable, RecordConflict):
+        return False
+    return True
+
+
+def _as_refusal(error: Exception, exchange: Exchange) -> Refusal:
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, InspectionUnavailable):
+        return Refusal("inspection_unavailable", "Personal data cannot be looked for now.", retry_after_s=5)
+    if isinstance(error, RecordConflict):
+        return Refusal("outcome_unknown", "The exchange was closed by another process.")
+    if isinstance(error, RecordUnavailable):
+        return AUDIT_UNAVAILABLE
+    # Where it happened, without the exception's text: it could quote what was said.
+    frames = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-6:]]
+    log.error("exchange_failed", request_id=exchange.ask.request_id, error=type(error).__name__, frames=frames)
+    return Refusal("internal_error", "The request failed inside the platform.")

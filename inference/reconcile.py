@@ -1,0 +1,69 @@
+"""Reconciliation: an exchange whose process died gets the outcome that is true of it: unknown."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import redis
+import structlog
+from django.conf import settings
+from django.db import IntegrityError, connection, transaction
+from psycopg.types.json import Jsonb
+
+from compliance.audit.entries import INSERT as INSERT_ENTRY
+from compliance.audit.models import EntryKind
+from gpu_workers.identifiers import uuid7
+from gpu_workers.messages import owner_key
+from inference.models import Exchange, ExchangeStatus
+
+log = structlog.get_logger(__name__)
+
+# An owner shows life every second; younger exchanges may belong to one that has not done so yet.
+YOUNG_S = 10
+# A living owner ends every exchange at its deadline; this long after it nothing more is coming.
+OVERDUE_S = 30
+
+
+def reconcile_exchanges() -> int:
+    """Close the exchanges that nobody serves any more; how many there were. Raises `redis.RedisError`."""
+    now = datetime.now(UTC)
+    candidates = Exchange.objects.filter(
+        status=ExchangeStatus.OPEN, opened_at__lt=now - timedelta(seconds=YOUNG_S)
+    ).values_list("id", "organisation_id", "owner", "deadline_at")
+    rows = list(candidates[:10_000])
+    alive = _living({row[2] for row in rows})
+    overdue = now - timedelta(seconds=OVERDUE_S)
+    lost = [row for row in rows if row[2] not in alive or row[3] < overdue]
+    closed = sum(_close(row[0], row[1], now) for row in lost)
+    if closed:
+        log.warning("exchanges_reconciled", closed=closed)
+    return closed
+
+
+def _living(owners: set[str]) -> set[str]:
+    if not owners:
+        return set()
+    valkey = redis.Redis.from_url(settings.VALKEY_URL, socket_timeout=5)
+    try:
+        names = sorted(owners)
+        signs: list[Any] = valkey.mget([owner_key(name) for name in names])  # type: ignore[assignment]
+        return {name for name, sign in zip(names, signs, strict=True) if sign is not None}
+    finally:
+        valkey.close()
+
+
+def _close(exchange_id: UUID, organisation_id: UUID, now: datetime) -> bool:
+    """The outcome and the status, together. False where the owner was not dead after all and closed it itself."""
+    facts = {"status": ExchangeStatus.UNKNOWN.value, "finish_reason": "", "error_code": "outcome_unknown"}
+    entry = (uuid7(), organisation_id, exchange_id, EntryKind.OUTCOME.value, now, Jsonb(facts), None, "")
+    try:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute(INSERT_ENTRY, entry)
+            open_one = Exchange.objects.filter(id=exchange_id, status=ExchangeStatus.OPEN)
+            open_one.update(status=ExchangeStatus.UNKNOWN, error_code="outcome_unknown", finished_at=now)
+    except IntegrityError:
+        return False
+    return True

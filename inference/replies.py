@@ -1,0 +1,94 @@
+"""The reply stream: one per web process, read by one task, given out to the attempts that wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from uuid import UUID
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+log = structlog.get_logger(__name__)
+
+BLOCK_MS = 1_000
+READ_COUNT = 500
+# The stream of a process that died disappears after this long.
+STREAM_TTL_S = 60
+TRIM_EVERY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A frame as it came: still sealed, with its place in the attempt."""
+
+    sequence: int
+    data: bytes
+
+
+class BrokerLost:
+    """Put into every inbox when Valkey stops answering: frames may be missing from here on."""
+
+
+class CancelAsked:
+    """Put into an inbox by the exchange itself, so that its reader wakes at once."""
+
+
+Inbox = asyncio.Queue[Sealed | BrokerLost | CancelAsked]
+
+
+class ReplyReader:
+    def __init__(self, valkey: Redis, owner: str) -> None:
+        self.stream = f"bursar:reply:{owner}"
+        self._valkey = valkey
+        self._inboxes: dict[tuple[bytes, int], Inbox] = {}
+        self._last = "0-0"
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._read(), name="reply-reader")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def open(self, exchange: UUID, attempt: int) -> Inbox:
+        """The inbox of an attempt; open it before the task is sent and `close` it after."""
+        inbox: Inbox = asyncio.Queue()
+        self._inboxes[exchange.bytes, attempt] = inbox
+        return inbox
+
+    def close(self, exchange: UUID, attempt: int) -> None:
+        self._inboxes.pop((exchange.bytes, attempt), None)
+
+    async def _read(self) -> None:
+        rounds = 0
+        while True:
+            try:
+                answer = await self._valkey.xread({self.stream: self._last}, count=READ_COUNT, block=BLOCK_MS)
+                for _, entries in answer:
+                    for entry_id, fields in entries:
+                        self._deliver(fields)
+                        self._last = entry_id.decode()
+                rounds += 1
+                if rounds % TRIM_EVERY == 0:
+                    await self._forget_read()
+            except (RedisError, OSError) as error:
+                log.warning("reply_stream_lost", error=type(error).__name__, waiting=len(self._inboxes))
+                for inbox in self._inboxes.values():
+                    inbox.put_nowait(BrokerLost())
+                self._last = "0-0"  # a Valkey that lost its data numbers from the beginning
+                await asyncio.sleep(0.5)
+
+    def _deliver(self, fields: dict[bytes, bytes]) -> None:
+        inbox = self._inboxes.get((fields[b"x"], int(fields[b"a"])))
+        if inbox is not None:
+            inbox.put_nowait(Sealed(int(fields[b"n"]), fields[b"s"]))
+
+    async def _forget_read(self) -> None:
+        async with self._valkey.pipeline(transaction=False) as pipe:
+            pipe.xtrim(self.stream, minid=self._last, approximate=True)
+            pipe.expire(self.stream, STREAM_TTL_S)
+            await pipe.execute()

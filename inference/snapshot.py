@@ -1,0 +1,116 @@
+"""Configuration as immutable objects in memory, swapped when the database's version counter has moved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import structlog
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+log = structlog.get_logger(__name__)
+
+POLL_S = 0.5
+SERVED = ("live", "canary")
+
+Pool = AsyncConnectionPool[psycopg.AsyncConnection[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """USD per million tokens."""
+
+    input: Decimal
+    cached: Decimal
+    output: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A deployment that can serve a model, with what its model version says."""
+
+    deployment_id: UUID
+    deployment: str
+    queue: str
+    model: str
+    version: str
+    context_length: int
+    prices: Prices
+    simulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """`models` maps the name that callers use to its candidates; the first name is the default."""
+
+    version: int = 0
+    models: dict[str, tuple[Candidate, ...]] = field(default_factory=dict)
+
+
+SELECT_CANDIDATES = """
+    SELECT d.id, d.slug, d.engine, m.name, m.version, m.context_length, m.input_price, m.cached_price, m.output_price
+    FROM inference_deployment d JOIN inference_modelversion m ON m.id = d.model_version_id
+    WHERE d.is_enabled AND m.lifecycle = ANY(%s)
+    ORDER BY m.created_at, d.created_at
+"""
+
+
+async def load_catalog(pool: Pool, version: int) -> Catalog:
+    models: dict[str, tuple[Candidate, ...]] = {}
+    async with pool.connection() as connection:
+        for row in await (await connection.execute(SELECT_CANDIDATES, [list(SERVED)])).fetchall():
+            candidate = Candidate(
+                deployment_id=row[0],
+                deployment=row[1],
+                queue=f"gpu.{row[1]}",
+                model=row[3],
+                version=row[4],
+                context_length=row[5],
+                prices=Prices(*row[6:9]),
+                simulated=row[2] == "simulated",
+            )
+            models[candidate.model] = (*models.get(candidate.model, ()), candidate)
+    return Catalog(version, models)
+
+
+Reload = Callable[[Pool, int], Awaitable[None]]
+
+
+class ConfigurationWatcher:
+    """Polls the version counter and calls every reload when it has moved. A failed reload keeps the old objects."""
+
+    def __init__(self, pool: Pool, reloads: list[Reload]) -> None:
+        self._pool = pool
+        self._reloads = reloads
+        self._task: asyncio.Task[None] | None = None
+        self.version = 0
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._watch(), name="configuration")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                await self.refresh()
+            except (psycopg.Error, PoolTimeout, OSError) as error:
+                log.warning("configuration_not_read", error=type(error).__name__)
+            await asyncio.sleep(POLL_S)
+
+    async def refresh(self) -> None:
+        async with self._pool.connection(timeout=2.0) as connection:
+            row = await (await connection.execute("SELECT version FROM inference_configuration")).fetchone()
+        version = int(row[0]) if row else 0
+        if version != self.version:
+            for reload in self._reloads:
+                await reload(self._pool, version)
+            self.version = version

@@ -1,0 +1,12 @@
+"""Celery entry points of the platform's own worker."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from inference import reconcile
+
+
+@shared_task(name="inference.reconcile_exchanges")  # type: ignore[untyped-decorator]
+def reconcile_exchanges() -> int:
+    return reconcile.reconcile_exchanges()

@@ -1,0 +1,232 @@
+"""`POST /v1/chat/completions`: OpenAI's request in, the pipeline's events out as its response or as SSE."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from structlog.contextvars import bound_contextvars
+
+from console import runtime
+from console.api.bodies import CompletionBody, parse
+from gpu_workers.identifiers import uuid7
+from inference.errors import Refusal
+from inference.events import Ask, Caller, Delta, Event, Finished, Refused, Started
+from inference.routing import find_candidates
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+MAX_BODY_BYTES = 1_048_576
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
+
+_json = msgspec.json.Encoder().encode
+
+
+class _ClientGone(Exception):
+    pass
+
+
+class Completions:
+    """An ASGI application for the one path."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        given = headers.get(b"x-request-id", "")
+        request_id = given if REQUEST_ID.match(given) else str(uuid7())
+        response = _Response(send, request_id)
+        with bound_contextvars(request_id=request_id):
+            try:
+                await self._answer(scope, headers, receive, response)
+            except Refusal as refusal:
+                await response.refuse(refusal)
+            except _ClientGone:
+                return
+
+    async def _answer(self, scope: Scope, headers: dict[bytes, str], receive: Receive, response: _Response) -> None:
+        caller = runtime.current().keyring.find(headers.get(b"authorization"))
+        if caller is None:
+            raise Refusal("invalid_api_key", "A valid API key must be sent as a bearer token.")
+        if scope["method"] != "POST":
+            raise Refusal("method_not_allowed", "Chat completions are asked for with POST.")
+        body = parse(await _read_body(receive))
+        ask = _ask(body, response.request_id)
+        await _until_gone(receive, self._respond(body, ask, caller, response))
+
+    async def _respond(self, body: CompletionBody, ask: Ask, caller: Caller, response: _Response) -> None:
+        async with aclosing(runtime.current().answers.events(ask, caller)) as events:
+            if body.stream:
+                include_usage = bool(body.stream_options and body.stream_options.include_usage)
+                await _stream(events, ask, response, include_usage)
+            else:
+                await _whole(events, ask, response)
+
+
+def _ask(body: CompletionBody, request_id: str) -> Ask:
+    candidate = find_candidates(body.model, runtime.current().pipeline.catalog)[0]
+    return Ask(
+        exchange_id=uuid7(),
+        request_id=request_id,
+        channel="http",
+        model=body.model,
+        messages=body.chat(),
+        sampling=body.sampling(candidate.context_length),
+    )
+
+
+async def _read_body(receive: Receive) -> bytes:
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _ClientGone
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > MAX_BODY_BYTES:
+            raise Refusal("body_too_large", f"The body is larger than {MAX_BODY_BYTES} bytes.")
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+async def _until_gone(receive: Receive, work: Awaitable[None]) -> None:
+    """Do `work` until the client goes away; cancelling it cancels the generation."""
+
+    async def gone() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    working = asyncio.ensure_future(work)
+    watching = asyncio.create_task(gone())
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise _ClientGone
+        await working
+    finally:
+        for task in (working, watching):
+            task.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)
+
+
+async def _whole(events: AsyncIterator[Event], ask: Ask, response: _Response) -> None:
+    text: list[str] = []
+    async for event in events:
+        match event:
+            case Delta(text=piece):
+                text.append(piece)
+            case Refused(refusal=refusal):
+                raise refusal
+            case Finished():
+                message = {"role": "assistant", "content": "".join(text), "refusal": None}
+                choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(event)}
+                body = _envelope(ask, event.model, "chat.completion") | {"choices": [choice], "usage": _usage(event)}
+                await response.send_json(200, body | {"bursar": _facts(ask, event)})
+
+
+async def _stream(events: AsyncIterator[Event], ask: Ask, response: _Response, include_usage: bool) -> None:
+    envelope: dict[str, Any] = {}
+    async for event in events:
+        match event:
+            case Started():
+                envelope = _envelope(ask, event.model, "chat.completion.chunk")
+                await response.start_stream()
+                await response.send_event(envelope | _choice({"role": "assistant", "content": ""}))
+            case Delta(text=piece):
+                await response.send_event(envelope | _choice({"content": piece}))
+            case Refused(refusal=refusal):
+                if not response.started:
+                    raise refusal
+                await response.send_event({"error": refusal.body()})
+                await response.end_stream()
+            case Finished():
+                facts = {"bursar": _facts(ask, event)}
+                last = envelope | _choice({}, _reason(event))
+                if include_usage:
+                    await response.send_event(last)
+                    last = envelope | {"choices": [], "usage": _usage(event)}
+                await response.send_event(last | facts)
+                await response.end_stream()
+
+
+def _envelope(ask: Ask, model: str, kind: str) -> dict[str, Any]:
+    created = int(time.time())
+    return {"id": f"chatcmpl-{ask.exchange_id}", "object": kind, "created": created, "model": model}
+
+
+def _choice(delta: dict[str, str], finish_reason: str | None = None) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}]}
+
+
+def _reason(event: Finished) -> str:
+    return "length" if event.finish_reason == "length" else "stop"
+
+
+def _usage(event: Finished) -> dict[str, Any]:
+    usage = event.usage
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }
+
+
+def _facts(ask: Ask, event: Finished) -> dict[str, Any]:
+    return {
+        "exchange": ask.exchange_id,
+        "receipt": event.receipt,
+        "ttft_ms": event.ttft_ms,
+        "e2e_ms": event.e2e_ms,
+        "cost_usd": format(event.cost, "f"),
+        "simulated": event.simulated,
+        "prompt_findings": event.prompt_findings,
+        "answer_findings": event.findings,
+    }
+
+
+class _Response:
+    """One response: JSON, or a stream of server-sent events."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self.request_id = request_id
+        self.started = False
+
+    async def _start(self, status: int, content_type: bytes, *extra: tuple[bytes, bytes]) -> None:
+        self.started = True
+        headers = [
+            (b"content-type", content_type),
+            (b"x-request-id", self.request_id.encode()),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+            *extra,
+        ]
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def send_json(self, status: int, body: dict[str, Any], *extra: tuple[bytes, bytes]) -> None:
+        encoded = _json(body)
+        await self._start(status, b"application/json", (b"content-length", str(len(encoded)).encode()), *extra)
+        await self._send({"type": "http.response.body", "body": encoded})
+
+    async def refuse(self, refusal: Refusal) -> None:
+        extra = []
+        if refusal.retry_after_s is not None:
+            extra.append((b"retry-after", str(max(1, round(refusal.retry_after_s))).encode()))
+        if refusal.status == 401:
+            extra.append((b"www-authenticate", b"Bearer"))
+        await self.send_json(refusal.status, {"error": refusal.body()}, *extra)
+
+    async def start_stream(self) -> None:
+        await self._start(200, b"text/event-stream; charset=utf-8", (b"x-accel-buffering", b"no"))
+
+    async def send_event(self, body: dict[str, Any]) -> None:
+        await self._send({"type": "http.response.body", "body": b"data: " + _json(body) + b"\n\n", "more_body": True})
+
+    async def end_stream(self) -> None:
+        await self._send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})

@@ -1,0 +1,28 @@
+"""The platform's own Celery application: periodic work of the console. GPU work has its own (gpu_workers.app)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from celery import Celery
+from celery.signals import setup_logging
+
+from gpu_workers.logging import configure_logging
+from gpu_workers.transport import configure_transport
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+
+app = Celery("console")
+configure_transport(app)
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.task_default_queue = "platform"
+app.conf.beat_schedule = {
+    "reconcile-exchanges": {"task": "inference.reconcile_exchanges", "schedule": 15.0},
+}
+app.autodiscover_tasks()
+
+
+@setup_logging.connect
+def _set_up_logging(**_: Any) -> None:
+    configure_logging()

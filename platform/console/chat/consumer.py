@@ -1,0 +1,334 @@
+"""The chat socket: translates between frames and the pipeline's events (docs/api.md, WebSocket)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, TypeVar
+from urllib.parse import parse_qs
+from uuid import UUID
+
+import psycopg
+import structlog
+from channels.consumer import AsyncConsumer, get_handler_name
+from channels.exceptions import StopConsumer
+from django.conf import settings
+from psycopg_pool import PoolTimeout
+from redis.exceptions import RedisError
+
+from console import runtime
+from console.accounts.principal import Principal
+from console.accounts.sessions import user_of_session
+from console.chat import protocol, tickets
+from console.chat.conversations import CHARS_PER_TOKEN, History, read_history
+from console.chat.live import Control, LiveAnswer
+from console.chat.outbox import Outbox
+from console.chat.protocol import ChatCancel, ChatResume, ChatSend, Parameters, Ping
+from console.chat.sockets import Identity, identify_user
+from gpu_workers.identifiers import uuid7
+from gpu_workers.messages import ChatMessage
+from inference.admission import broker_gone
+from inference.errors import Refusal
+from inference.events import Ask, Caller
+from inference.pipeline import AUDIT_UNAVAILABLE
+from inference.routing import find_candidates
+
+log = structlog.get_logger(__name__)
+
+FRAMES_PER_SECOND = 20
+MAX_REFUSED_FRAMES = 100
+MAX_ANSWERS = 4
+# 1005 is a close frame without a code. Anything else that ends a connection is a break.
+CLEAN_CLOSES = frozenset({1000, 1001, 1005})
+
+UNAUTHENTICATED, FOREIGN_ORIGIN, WRONG_SUBPROTOCOL, SLOW_READER, TOO_MANY_FRAMES = 4401, 4403, 4406, 4408, 4429
+UNSUPPORTED_DATA = 1003
+
+
+async def refuse_unknown_path(receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
+    """A handshake for a path that has no socket is answered with HTTP 403 by the server."""
+    await receive()
+    await send({"type": "websocket.close"})
+
+
+class FrameRate:
+    """A bucket of `FRAMES_PER_SECOND` frames that refills steadily."""
+
+    def __init__(self) -> None:
+        self._left = float(FRAMES_PER_SECOND)
+        self._at = time.monotonic()
+
+    def take(self) -> bool:
+        now = time.monotonic()
+        self._left = min(FRAMES_PER_SECOND, self._left + (now - self._at) * FRAMES_PER_SECOND)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
+    """One socket. Nothing here decides anything about an answer."""
+
+    identity: Identity
+
+    def __init__(self) -> None:
+        self._parts = runtime.current()
+        self._outbox = Outbox(self._send_text, self._drop_slow_reader)
+        self._rate = FrameRate()
+        self._refused_frames = 0
+        self._live: dict[str, LiveAnswer] = {}
+        self._starting: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        """Channels' own closes database connections in a thread before every message; this consumer opens none."""
+        await getattr(self, get_handler_name(message))(message)
+
+    async def websocket_connect(self, message: dict[str, Any]) -> None:
+        offered = protocol.SUBPROTOCOL in self.scope["subprotocols"]
+        await self.send({"type": "websocket.accept", "subprotocol": protocol.SUBPROTOCOL if offered else None})
+        if not offered:
+            await self._close(WRONG_SUBPROTOCOL)
+            return
+        try:
+            self.identity = await self._authenticate()
+        except _Unauthenticated as error:
+            log.info("socket_refused", code=error.code)
+            await self._close(error.code)
+        except (psycopg.Error, PoolTimeout, RedisError, OSError) as error:
+            log.warning("socket_not_authenticated", error=type(error).__name__)
+            self._outbox.put(protocol.encode_error(AUDIT_UNAVAILABLE))
+            await self._close(1013)
+        else:
+            self._parts.sockets.add(self)
+
+    async def websocket_receive(self, message: dict[str, Any]) -> None:
+        text = message.get("text")
+        if self._closed:
+            return
+        if text is None:
+            await self._close(UNSUPPORTED_DATA)
+            return
+        ask_id = None
+        try:
+            self._check_frame(text)
+            event = protocol.parse(text)
+            ask_id = event.id if isinstance(event, ChatSend) else None
+            await self._handle(event)
+        except Refusal as refusal:
+            self._outbox.put(protocol.encode_error(refusal, ask_id))
+        if self._refused_frames > MAX_REFUSED_FRAMES:
+            await self._close(TOO_MANY_FRAMES)
+
+    async def websocket_disconnect(self, message: dict[str, Any]) -> None:
+        self._closed = True
+        self._parts.sockets.discard(self)
+        self._outbox.close()
+        clean = message.get("code", 1006) in CLEAN_CLOSES
+        for answer in self._live.values():
+            answer.leave(clean=clean)
+        for task in self._tasks:
+            task.cancel()
+        raise StopConsumer
+
+    async def close_unauthenticated(self) -> None:
+        await self._close(UNAUTHENTICATED)
+
+    def _check_frame(self, text: str) -> None:
+        if not self._rate.take():
+            self._refused_frames += 1
+            message = f"Limit of {FRAMES_PER_SECOND} frames per second for this socket is reached."
+            raise Refusal("rate_limit_exceeded", message, retry_after_s=1)
+        if len(text) > protocol.MAX_FRAME_BYTES or len(text.encode(errors="replace")) > protocol.MAX_FRAME_BYTES:
+            raise Refusal("frame_too_large", f"A frame may have {protocol.MAX_FRAME_BYTES} bytes.")
+
+    async def _handle(self, event: protocol.ClientEvent) -> None:
+        match event:
+            case Ping():
+                self._outbox.put(protocol.encode_pong(event))
+            case ChatSend():
+                self._start(event)
+            case ChatCancel():
+                await self._cancel(event)
+            case ChatResume():
+                note = await self._note(event.exchange)
+                self._spawn(self._follow(event.exchange, event.after, note.owner, note.ask_id))
+
+    # chat.send
+
+    def _start(self, send: ChatSend) -> None:
+        if send.id in self._live or send.id in self._starting:
+            raise Refusal("duplicate_id", "An answer with this id is running on this socket.", param="id")
+        if len(self._live) + len(self._starting) >= MAX_ANSWERS:
+            message = f"Limit of {MAX_ANSWERS} answers at once for this socket is reached."
+            raise Refusal("rate_limit_exceeded", message, retry_after_s=1)
+        self._starting.add(send.id)
+        self._spawn(self._begin(send))
+
+    async def _begin(self, send: ChatSend) -> None:
+        """Apart from the socket's loop, so that a cancel or ping is not held up by a read of the history."""
+        caller = self.identity.caller
+        exchange_id = uuid7()
+        try:
+            earlier = await self._parts.released.open(exchange_id, caller.name, send.id)
+            if earlier is not None:
+                note = await self._note(earlier)
+                await self._follow(earlier, -1, note.owner, send.id)
+                return
+            try:
+                ask = await self._ask(send, exchange_id, caller)
+            except BaseException:
+                await self._parts.released.forget(caller.name, send.id)
+                raise
+            self._run(send, ask, caller)
+        except Refusal as refusal:
+            self._outbox.put(protocol.encode_error(refusal, send.id))
+        except (psycopg.Error, PoolTimeout):
+            self._outbox.put(protocol.encode_error(AUDIT_UNAVAILABLE, send.id))
+        except (RedisError, OSError):
+            self._outbox.put(protocol.encode_error(broker_gone(), send.id))
+        finally:
+            self._starting.discard(send.id)
+
+    def _run(self, send: ChatSend, ask: Ask, caller: Caller) -> None:
+        def sink(frame: bytes, final: bool) -> None:
+            self._outbox.put(frame)
+            if final:
+                self._live.pop(send.id, None)
+
+        answer = LiveAnswer(self._parts.live, ask, send.id, caller, send.linger_ms / 1000, sink)
+        self._live[send.id] = answer
+        self._parts.live.begin(answer)
+
+    async def _ask(self, send: ChatSend, exchange_id: UUID, caller: Caller) -> Ask:
+        candidate = find_candidates(send.model, self._parts.pipeline.catalog)[0]
+        sampling = (send.parameters or Parameters()).sampling(candidate.context_length)
+        history = History()
+        if send.conversation is not None:
+            room = max(0, candidate.context_length - sampling.max_tokens) * CHARS_PER_TOKEN - len(send.text)
+            history = await read_history(self._parts.pool, send.conversation, caller, room)
+        return Ask(
+            exchange_id=exchange_id,
+            request_id=str(exchange_id),
+            channel="socket",
+            model=send.model,
+            messages=(ChatMessage("user", send.text),),
+            sampling=sampling,
+            conversation_id=send.conversation or uuid7(),
+            history=history.messages,
+            history_ids=history.exchange_ids,
+        )
+
+    # chat.cancel and chat.resume
+
+    async def _cancel(self, cancel: ChatCancel) -> None:
+        if cancel.id is not None and (answer := self._live.get(cancel.id)):
+            answer.cancel()
+        elif cancel.exchange is not None:
+            note = await self._note(cancel.exchange)
+            await self._tell(note.owner, Control("cancel", cancel.exchange))
+        else:
+            raise Refusal("exchange_not_found", "No answer with this id is running on this socket.", param="id")
+
+    async def _note(self, exchange: UUID) -> Any:
+        """What is known of an exchange, if it is the caller's. Raises `Refusal`."""
+        try:
+            note = await self._parts.released.note(exchange)
+        except (RedisError, OSError):
+            raise broker_gone() from None
+        if note is None or note.caller != self.identity.caller.name:
+            raise Refusal("exchange_not_found", "No such exchange, or it is too long ago.", param="exchange")
+        return note
+
+    async def _tell(self, owner: str, control: Control) -> None:
+        try:
+            await self._parts.live.tell(owner, control)
+        except (RedisError, OSError):
+            raise broker_gone() from None
+
+    async def _follow(self, exchange: UUID, after: int, owner: str, ask_id: str) -> None:
+        last = b""
+        try:
+            await self._tell(owner, Control("attach", exchange))
+            try:
+                async for frame in self._parts.released.follow(exchange, after, owner):
+                    self._outbox.put(frame)
+                    last = frame
+            finally:
+                await self._tell(owner, Control("detach", exchange))
+            if not protocol.is_final(last):
+                raise Refusal("outcome_unknown", "The process that served this answer is gone.", param="exchange")
+        except Refusal as refusal:
+            self._outbox.put(protocol.encode_error(refusal, ask_id))
+        except (RedisError, OSError):
+            self._outbox.put(protocol.encode_error(broker_gone(), ask_id))
+
+    # the connection
+
+    async def _authenticate(self) -> Identity:
+        headers = dict(self.scope["headers"])
+        if b"authorization" in headers:
+            caller = self._parts.keyring.find(headers[b"authorization"].decode("latin-1"))
+            return Identity(_known(caller))
+        given = parse_qs(self.scope["query_string"].decode("latin-1")).get("ticket")
+        if given:
+            return await self._redeem(given[0])
+        if headers.get(b"origin", b"").decode("latin-1") not in settings.SOCKET_ORIGINS:
+            raise _Unauthenticated(FOREIGN_ORIGIN)
+        session_key = _session_key(headers.get(b"cookie", b""))
+        user_id = await user_of_session(session_key) if session_key else None
+        return _known(await identify_user(self._parts.pool, _known(user_id), session_key))
+
+    async def _redeem(self, ticket: str) -> Identity:
+        principal: Principal = _known(await tickets.redeem(self._parts.valkey, ticket))
+        if principal.api_key_id is not None:
+            return Identity(_known(self._parts.keyring.get(principal.api_key_id)))
+        return _known(await identify_user(self._parts.pool, _known(principal.user_id), None))
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _send_text(self, text: str) -> None:
+        await self.send({"type": "websocket.send", "text": text})
+
+    def _drop_slow_reader(self) -> None:
+        log.info("slow_reader_dropped", caller=self.identity.caller.name)
+        for answer in self._live.values():
+            answer.leave(clean=True)
+        self._spawn(self._close(SLOW_READER))
+
+    async def _close(self, code: int) -> None:
+        if not self._closed:
+            self._closed = True
+            await self.send({"type": "websocket.close", "code": code})
+
+
+class _Unauthenticated(Exception):
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+T = TypeVar("T")
+
+
+def _known(value: T | None) -> T:
+    if value is None:
+        raise _Unauthenticated(UNAUTHENTICATED)
+    return value
+
+
+def _session_key(cookie: bytes) -> str | None:
+    try:
+        jar = SimpleCookie(cookie.decode("latin-1"))
+    except CookieError:
+        return None
+    morsel = jar.get(settings.SESSION_COOKIE_NAME)
+    return morsel.value if morsel else None

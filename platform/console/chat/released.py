@@ -1,0 +1,142 @@
+"""Released events, kept in Valkey for two minutes so that a client that reconnects anywhere can resume."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from uuid import UUID
+
+import msgspec
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gpu_workers.messages import owner_key
+from gpu_workers.sealing import Sealer
+
+log = structlog.get_logger(__name__)
+
+KEEP_S = 120
+IDEMPOTENT_S = 600
+FLUSH_S = 0.005
+POLL_S = 0.05
+READ_COUNT = 200
+
+
+class ExchangeNote(msgspec.Struct, frozen=True):
+    """What another process must know of an exchange to let its caller resume or cancel it."""
+
+    owner: str
+    caller: str
+    ask_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    sequence: int
+    frame: bytes
+    final: bool
+
+
+class ReleasedEvents:
+    """Writes behind: `append` returns at once, and one task sends what has gathered."""
+
+    def __init__(self, valkey: Redis, seal_key: bytes, owner: str) -> None:
+        self._valkey = valkey
+        self._seal_key = seal_key
+        self._owner = owner
+        self._gathered: list[tuple[UUID, Released]] = []
+        self._some = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._write(), name="released-events")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._flush()
+
+    async def open(self, exchange: UUID, caller: str, ask_id: str) -> UUID | None:
+        """Note a new exchange. Where the caller used `ask_id` before, the exchange that it started then."""
+        note = msgspec.json.encode(ExchangeNote(self._owner, caller, ask_id))
+        async with self._valkey.pipeline(transaction=False) as pipe:
+            pipe.set(_idempotency_key(caller, ask_id), exchange.bytes, nx=True, get=True, ex=IDEMPOTENT_S)
+            pipe.set(_note_key(exchange), note, ex=IDEMPOTENT_S)
+            earlier, _ = await pipe.execute()
+        return UUID(bytes=earlier) if earlier else None
+
+    async def forget(self, caller: str, ask_id: str) -> None:
+        """Let `ask_id` be used again: what it asked for was refused before it began."""
+        try:
+            await self._valkey.delete(_idempotency_key(caller, ask_id))
+        except (RedisError, OSError) as error:
+            log.warning("idempotency_key_not_freed", error=type(error).__name__)
+
+    async def note(self, exchange: UUID) -> ExchangeNote | None:
+        found = await self._valkey.get(_note_key(exchange))
+        return msgspec.json.decode(found, type=ExchangeNote) if found else None
+
+    def append(self, exchange: UUID, event: Released) -> None:
+        self._gathered.append((exchange, event))
+        self._some.set()
+
+    async def follow(self, exchange: UUID, after: int, owner: str) -> AsyncIterator[bytes]:
+        """The frames after sequence `after`, and then those that come; ends with the last, or when its owner died."""
+        sealer = Sealer(self._seal_key, exchange)
+        last = f"0-{after + 1}"  # entry identifiers are sequence numbers plus one: 0-0 is none
+        while True:
+            alive = await self._valkey.exists(owner_key(owner))
+            answer = await self._valkey.xread({_events_key(exchange): last}, count=READ_COUNT)
+            for _, entries in answer:
+                for entry_id, fields in entries:
+                    last = entry_id.decode()
+                    yield sealer.open(fields[b"s"], place=f"released/{last}")
+                    if b"f" in fields:
+                        return
+            if not answer:
+                if not alive:
+                    return
+                await asyncio.sleep(POLL_S)
+
+    async def _write(self) -> None:
+        while True:
+            await self._some.wait()
+            await asyncio.sleep(FLUSH_S)
+            await self._flush()
+
+    async def _flush(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        self._some.clear()
+        if not gathered:
+            return
+        try:
+            async with self._valkey.pipeline(transaction=False) as pipe:
+                for exchange, event in gathered:
+                    self._add(pipe, exchange, event)
+                for exchange in {exchange for exchange, _ in gathered}:
+                    pipe.expire(_events_key(exchange), KEEP_S)
+                await pipe.execute()
+        except (RedisError, OSError) as error:
+            # The events have reached their reader; what is lost is the chance to resume.
+            log.warning("released_events_not_kept", events=len(gathered), error=type(error).__name__)
+
+    def _add(self, pipe: Redis, exchange: UUID, event: Released) -> None:
+        entry_id = f"0-{event.sequence + 1}"
+        sealed = Sealer(self._seal_key, exchange).seal(event.frame, place=f"released/{entry_id}")
+        fields: dict[str, bytes] = {"s": sealed} | ({"f": b"1"} if event.final else {})
+        pipe.xadd(_events_key(exchange), fields, id=entry_id)  # type: ignore[arg-type]
+
+
+def _events_key(exchange: UUID) -> str:
+    return f"bursar:released:{exchange}"
+
+
+def _note_key(exchange: UUID) -> str:
+    return f"bursar:exchange:{exchange}"
+
+
+def _idempotency_key(caller: str, ask_id: str) -> str:
+    return f"bursar:ask:{caller}:{ask_id}"

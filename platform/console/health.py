@@ -1,0 +1,48 @@
+"""Health: whether the process lives, and whether it can serve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from django.http import HttpRequest, JsonResponse
+from psycopg_pool import PoolTimeout
+
+from console import runtime
+
+
+async def healthz(request: HttpRequest) -> JsonResponse:
+    return JsonResponse({"status": "alive"})
+
+
+async def readyz(request: HttpRequest) -> JsonResponse:
+    """200 when a request could be served now. Each part that could not serve is named."""
+    checks = await _checks()
+    ready = all(state == "ok" for state in checks.values())
+    return JsonResponse({"status": "ready" if ready else "not ready", "checks": checks}, status=200 if ready else 503)
+
+
+async def _checks() -> dict[str, Any]:
+    parts = runtime.current()
+    fleet = parts.fleet.current()
+    catalog = parts.pipeline.catalog
+    served = {candidate.deployment for candidates in catalog.models.values() for candidate in candidates}
+    workers = [beat for beat in fleet.workers.values() if beat.deployment in served]
+    engine = "no worker"
+    if workers:
+        engine = "ok" if any(beat.engine_ready for beat in workers) else "starting"
+    return {
+        "database": await _database(parts),
+        "broker": "ok" if fleet.broker else "unreachable",
+        "engine": engine,
+        "inspection": "ok" if parts.inspector.ready else "starting",
+    }
+
+
+async def _database(parts: runtime.Runtime) -> str:
+    try:
+        async with parts.pool.connection(timeout=2.0) as connection:
+            await connection.execute("SELECT 1")
+    except (psycopg.Error, PoolTimeout, OSError):
+        return "unreachable"
+    return "ok"

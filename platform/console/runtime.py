@@ -1,0 +1,148 @@
+"""The composition root of a web process: every part of the pipeline, built once, started and stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+
+import structlog
+from django.conf import settings
+from psycopg_pool import AsyncConnectionPool
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from compliance.audit.writer import GroupWriter
+from compliance.pii.inspector import Inspector
+from console.accounts.keyring import Keyring
+from console.celery import app as celery_app
+from console.chat.live import LiveAnswers
+from console.chat.released import ReleasedEvents
+from console.chat.sockets import OpenSockets
+from gpu_workers.messages import HEARTBEAT_TTL_MS, owner_key
+from gpu_workers.runner import connect
+from inference.admission import Admission
+from inference.answers import Answers
+from inference.dispatch import Dispatcher
+from inference.fleet import Fleet
+from inference.leases import Leases
+from inference.pipeline import Pipeline
+from inference.replies import ReplyReader
+from inference.snapshot import ConfigurationWatcher, Pool, load_catalog
+
+log = structlog.get_logger(__name__)
+
+
+class Runtime:
+    """Everything a web process serves with. `owner` names the process in records and in Valkey."""
+
+    def __init__(self) -> None:
+        seal_key = bytes.fromhex(settings.SEAL_KEY)
+        self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self.valkey: Redis = connect(settings.VALKEY_URL)
+        self.pool: Pool = AsyncConnectionPool(
+            settings.DATABASE_URL, min_size=1, max_size=8, open=False, timeout=3.0, kwargs={"autocommit": True}
+        )
+        self.keyring = Keyring()
+        self.fleet = Fleet(self.valkey)
+        self.inspector = Inspector()
+        self.writer = GroupWriter(settings.DATABASE_URL)
+        self.replies = ReplyReader(self.valkey, self.owner)
+        self.dispatcher = Dispatcher(celery_app, self.valkey, self.replies, self.fleet, seal_key, self.owner)
+        admission = Admission(self.valkey)
+        self.leases = Leases(admission)
+        self.pipeline = Pipeline(
+            owner=self.owner,
+            admission=admission,
+            leases=self.leases,
+            inspector=self.inspector,
+            dispatcher=self.dispatcher,
+            writer=self.writer,
+        )
+        self.answers = Answers(self.pipeline)
+        self.released = ReleasedEvents(self.valkey, seal_key, self.owner)
+        self.live = LiveAnswers(self.answers, self.released, self.writer, self.valkey, self.owner)
+        self.sockets = OpenSockets(self.keyring, self.pool)
+        self.configuration = ConfigurationWatcher(self.pool, [self.keyring.reload, self._reload_catalog])
+        self._life: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await self.pool.open(wait=False)
+        self._life = asyncio.create_task(self._show_life(), name="life")
+        for part in self._parts():
+            part.start()
+        log.info("web_started", owner=self.owner)
+
+    async def stop(self) -> None:
+        """End the answers and their records first, then what they need."""
+        await self.answers.stop()
+        for part in reversed(self._parts()):
+            await part.stop()
+        if self._life is not None:
+            self._life.cancel()
+            await asyncio.gather(self._life, return_exceptions=True)
+        self.dispatcher.close()
+        await self.pool.close()
+        await self.valkey.aclose()
+
+    def _parts(
+        self,
+    ) -> list[
+        ConfigurationWatcher
+        | Fleet
+        | Inspector
+        | GroupWriter
+        | ReplyReader
+        | Leases
+        | ReleasedEvents
+        | LiveAnswers
+        | OpenSockets
+    ]:
+        return [
+            self.writer,
+            self.configuration,
+            self.fleet,
+            self.inspector,
+            self.replies,
+            self.leases,
+            self.released,
+            self.live,
+            self.sockets,
+        ]
+
+    async def _reload_catalog(self, pool: Pool, version: int) -> None:
+        self.pipeline.catalog = await load_catalog(pool, version)
+
+    async def _show_life(self) -> None:
+        """Workers give up the attempts of a process that shows no life, and reconciliation closes its exchanges."""
+        while True:
+            try:
+                await self.valkey.set(owner_key(self.owner), b"1", px=HEARTBEAT_TTL_MS)
+            except (RedisError, OSError):
+                log.warning("life_not_shown")
+            await asyncio.sleep(1.0)
+
+
+_runtime: Runtime | None = None
+
+
+def current() -> Runtime:
+    """This process's runtime. Raises `RuntimeError` before the server has started it."""
+    if _runtime is None:
+        raise RuntimeError("The runtime starts with the web server's lifespan.")
+    return _runtime
+
+
+async def start() -> None:
+    global _runtime
+    runtime = Runtime()
+    await runtime.start()
+    _runtime = runtime
+
+
+async def stop() -> None:
+    global _runtime
+    if _runtime is not None:
+        await _runtime.stop()
+        _runtime = None
