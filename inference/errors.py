@@ -18,7 +18,6 @@ CODES: dict[str, tuple[int, str]] = {
     "context_length_exceeded": (400, "invalid_request_error"),
     "invalid_api_key": (401, "authentication_error"),
     "permission_denied": (403, "permission_error"),
-    "permission_denied": (403, "permission_error"),
     "model_not_found": (404, "invalid_request_error"),
     "not_found": (404, "invalid_request_error"),
     "conversation_not_found": (404, "invalid_request_error"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 from django.core.validators import MinValueValidator
 from django.db import models
@@ -11,7 +12,7 @@ from django.db.models.functions import Now
 
 from gpu_workers.identifiers import uuid7
 
-USD_PER_MILLION = {"max_digits": 12, "decimal_places": 6, "validators": [MinValueValidator(Decimal(0))]}
+USD_PER_MILLION: dict[str, Any] = {"max_digits": 12, "decimal_places": 6, "validators": [MinValueValidator(Decimal(0))]}
 
 
 class Lifecycle(models.TextChoices):

@@ -54,8 +54,7 @@ class GroupWriter:
 
     async def stop(self) -> None:
         """Write what waits, then close."""
-        while not self._waiting.empty():
-            await asyncio.sleep(0.01)
+        await self._waiting.join()
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
@@ -87,6 +86,9 @@ class GroupWriter:
             except asyncio.CancelledError:
                 _fail(batch, RecordUnavailable("The writer was stopped."))
                 raise
+            finally:
+                for _ in batch:
+                    self._waiting.task_done()
 
     async def _write(self, batch: list[_Record]) -> None:
         try:

@@ -18,6 +18,7 @@ from compliance.pii.findings import Finding, InspectionUnavailable
 
 log = structlog.get_logger(__name__)
 
+ROOT = Path(__file__).resolve().parents[2]
 INSPECTION_TIMEOUT_S = 5.0
 RESTART_AFTER_S = 1.0
 MAX_RESPONSE_BYTES = 16 * 1_048_576
@@ -83,11 +84,10 @@ class Inspector:
             await asyncio.sleep(RESTART_AFTER_S)
 
     async def _spawn(self) -> Process:
-        root = Path(__file__).resolve().parents[2]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("BURSAR_")}
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "compliance.pii.detector"),
-            cwd=root,
+            cwd=ROOT,
             env=environment,
             stdin=PIPE,
             stdout=PIPE,

@@ -33,7 +33,7 @@ class _Message(Struct):
     content: str
 
 
-class _StreamOptions(Struct):
+class _StreamOptions(Struct, frozen=True):
     include_usage: bool = False
 
 

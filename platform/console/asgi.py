@@ -16,11 +16,11 @@ configure_logging()
 django_application = get_asgi_application()
 
 # Django must be set up before the modules below import models.
-from channels.routing import ProtocolTypeRouter
+from channels.routing import ProtocolTypeRouter  # noqa: E402
 
-from console import runtime
-from console.api.completions import Completions
-from console.chat.consumer import ChatConsumer, refuse_unknown_path
+from console import runtime  # noqa: E402
+from console.api.completions import Completions  # noqa: E402
+from console.chat.consumer import ChatConsumer, refuse_unknown_path  # noqa: E402
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]

@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import socket
+from typing import Protocol
 
 import structlog
 from django.conf import settings
@@ -32,6 +33,14 @@ from inference.replies import ReplyReader
 from inference.snapshot import ConfigurationWatcher, Pool, load_catalog
 
 log = structlog.get_logger(__name__)
+
+
+class Part(Protocol):
+    """What runs beside the requests for as long as the process does."""
+
+    def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
 
 
 class Runtime:
@@ -86,19 +95,7 @@ class Runtime:
         await self.pool.close()
         await self.valkey.aclose()
 
-    def _parts(
-        self,
-    ) -> list[
-        ConfigurationWatcher
-        | Fleet
-        | Inspector
-        | GroupWriter
-        | ReplyReader
-        | Leases
-        | ReleasedEvents
-        | LiveAnswers
-        | OpenSockets
-    ]:
+    def _parts(self) -> list[Part]:
         return [
             self.writer,
             self.configuration,
