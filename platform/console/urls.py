@@ -16,14 +16,18 @@ handler403 = "console.errors.permission_denied"
 handler404 = "console.errors.not_found"
 handler500 = "console.errors.server_error"
 
+api = [path("api/", include("console.chat.urls"))]
+
 urlpatterns = [
     path("", page, name="chat"),
     path("sign-in", SignIn.as_view(), name="sign-in"),
     path("sign-out", SignOut.as_view(), name="sign-out"),
     path("admin/login/", admin_sign_in),  # one way to sign in, before the admin's own
     path("admin/", admin.site.urls),
-    path("api/schema", SpectacularJSONAPIView.as_view(permission_classes=[IsAuthenticated]), name="schema"),
-    path("api/", include("console.chat.urls")),
+    path(
+        "api/schema", SpectacularJSONAPIView.as_view(urlconf=api, permission_classes=[IsAuthenticated]), name="schema"
+    ),
+    *api,
     path("v1/", include("console.api.urls")),
     path("healthz", healthz),
     path("readyz", readyz),

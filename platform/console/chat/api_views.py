@@ -14,14 +14,14 @@ from console.accounts.principal import Principal
 from console.chat import queries, serializers, tickets
 from console.chat.actions.delete_conversation import delete_conversation
 from console.chat.actions.rename_conversation import rename_conversation
-from console.chat.models import Conversation
 from console.chat.catalog import available_models
+from console.chat.models import Conversation
 from console.chat.valkey import connection
 from inference.errors import Refusal
 
 
 class ConversationsView(APIView):
-    @extend_schema(responses=serializers.ConversationsSerializer)
+    @extend_schema(operation_id="list_conversations", responses=serializers.ConversationsSerializer)
     def get(self, request: Request) -> Response:
         """The caller's conversations, newest first."""
         listed = queries.list_conversations(caller(request))
@@ -29,7 +29,7 @@ class ConversationsView(APIView):
 
 
 class ConversationView(APIView):
-    @extend_schema(responses=serializers.ConversationTurnsSerializer)
+    @extend_schema(operation_id="read_conversation", responses=serializers.ConversationTurnsSerializer)
     def get(self, request: Request, conversation_id: str) -> Response:
         """A conversation with its turns."""
         found = queries.access_conversation_by_id(*_which(request, conversation_id))
@@ -41,7 +41,11 @@ class ConversationView(APIView):
         }
         return Response(serializers.ConversationTurnsSerializer(body).data)
 
-    @extend_schema(request=serializers.TitleSerializer, responses=serializers.ConversationSerializer)
+    @extend_schema(
+        operation_id="rename_conversation",
+        request=serializers.TitleSerializer,
+        responses=serializers.ConversationSerializer,
+    )
     def patch(self, request: Request, conversation_id: str) -> Response:
         """Rename a conversation."""
         if request.stream is None:
@@ -51,7 +55,7 @@ class ConversationView(APIView):
         renamed = rename_conversation(*_which(request, conversation_id), wanted.validated_data["title"])
         return Response(serializers.ConversationSerializer(queries.listed(_existing(renamed))).data)
 
-    @extend_schema(responses={204: None})
+    @extend_schema(operation_id="delete_conversation", responses={204: None})
     def delete(self, request: Request, conversation_id: str) -> Response:
         """Take a conversation out of the list; the record of it stays."""
         if not delete_conversation(*_which(request, conversation_id)):
@@ -60,7 +64,7 @@ class ConversationView(APIView):
 
 
 class TicketView(APIView):
-    @extend_schema(request=None, responses=serializers.TicketSerializer)
+    @extend_schema(operation_id="create_ticket", request=None, responses=serializers.TicketSerializer)
     def post(self, request: Request) -> Response:
         """A ticket that opens one socket within 30 seconds."""
         body = {"ticket": tickets.issue(connection(), caller(request)), "expires_in": tickets.LIFETIME_S}
@@ -68,7 +72,7 @@ class TicketView(APIView):
 
 
 class ModelsView(APIView):
-    @extend_schema(responses=serializers.ModelsSerializer)
+    @extend_schema(operation_id="list_models", responses=serializers.ModelsSerializer)
     def get(self, request: Request) -> Response:
         """The models that the caller can name."""
         return Response(serializers.ModelsSerializer({"models": available_models(connection())}).data)

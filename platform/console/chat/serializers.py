@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from console.chat.queries import ReadTurn, is_simulated
@@ -60,6 +61,7 @@ class TurnSerializer(serializers.Serializer[Any]):
     def get_simulated(self, turn: ReadTurn) -> bool:
         return is_simulated(turn.exchange)
 
+    @extend_schema_field(UsageSerializer(allow_null=True))
     def get_usage(self, turn: ReadTurn) -> dict[str, Any] | None:
         return _usage(turn.exchange)
 

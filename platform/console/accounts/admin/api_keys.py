@@ -92,9 +92,7 @@ class APIKeyAdmin(ScopedAdmin):
             "row": obj,
             "key": request.META.pop(_SHOWN_KEY),
         }
-        response = TemplateResponse(request, "admin/accounts/apikey/created.html", context)
-        response.headers["Cache-Control"] = "no-store"
-        return response
+        return TemplateResponse(request, "admin/accounts/apikey/created.html", context)
 
     @action(  # type: ignore[untyped-decorator]
         description="Revoke", permissions=["change"], icon="block", variant=ActionVariant.DANGER

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
-from django.db.models import Field, ForeignKey, Model
+from django.db.models import ForeignKey, Model
 from django.forms import ModelChoiceField, ModelForm
 from django.http import HttpRequest
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
@@ -17,8 +17,17 @@ from console.accounts.models import Member, Organisation, User
 from console.accounts.roles import STAFF
 
 
+class MemberForm(ModelForm):  # type: ignore[type-arg]
+    """A new membership is saved also when it is what the form proposed."""
+
+    def has_changed(self) -> bool:
+        proposed = self.instance._state.adding and bool(self.data.get(self.add_prefix("organisation")))
+        return proposed or super().has_changed()
+
+
 class MemberInline(TabularInline):
     model = Member
+    form = MemberForm
     fields = ["organisation", "role"]
     extra = 1
     max_num = 1

@@ -1,0 +1,146 @@
+"""Tickets and the list of models: what the page needs before it opens its socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import redis
+import redis.asyncio
+from django.conf import settings
+from django.test import Client
+from msgspec import msgpack
+
+from console.accounts.models import Organisation
+from console.accounts.principal import Principal
+from console.chat import tickets
+from gpu_workers.messages import WORKERS_KEY, Heartbeat, worker_key
+from inference.models import Deployment, ModelVersion
+from tests.console import people
+
+TICKET, MODELS = "/api/chat/ticket", "/api/models"
+
+
+@pytest.fixture
+def valkey() -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(settings.VALKEY_URL) as client:
+        client.flushdb()
+        yield client
+
+
+@pytest.fixture
+async def async_valkey(valkey: redis.Redis) -> AsyncIterator[redis.asyncio.Redis]:
+    client = redis.asyncio.Redis.from_url(settings.VALKEY_URL)
+    yield client
+    await client.aclose()
+
+
+@pytest.mark.parametrize(
+    "principal", [Principal(uuid4(), uuid4(), None), Principal(uuid4(), None, uuid4())], ids=["member", "program"]
+)
+async def test_a_ticket_is_redeemed_once(
+    valkey: redis.Redis, async_valkey: redis.asyncio.Redis, principal: Principal
+) -> None:
+    ticket = tickets.issue(valkey, principal)
+    assert await tickets.redeem(async_valkey, ticket) == principal
+    assert await tickets.redeem(async_valkey, ticket) is None
+
+
+async def test_a_ticket_ends_by_itself(valkey: redis.Redis, async_valkey: redis.asyncio.Redis) -> None:
+    ticket = tickets.issue(valkey, Principal(uuid4(), uuid4(), None))
+    (key,) = valkey.keys("*")  # type: ignore[misc]
+    assert 0 < valkey.ttl(key) <= 30  # type: ignore[operator]
+    valkey.pexpireat(key, 1)  # its time has come
+    assert await tickets.redeem(async_valkey, ticket) is None
+
+
+def test_valkey_does_not_hold_the_ticket(valkey: redis.Redis) -> None:
+    ticket = tickets.issue(valkey, Principal(uuid4(), uuid4(), None))
+    (key,) = valkey.keys("*")  # type: ignore[misc]
+    assert ticket.encode() not in key + valkey.get(key)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("ticket", ["", "x", "a" * 43, "a" * 44, "é" * 43, "a" * 42 + "\n", "a" * 10_000_000])
+async def test_what_is_no_ticket_opens_nothing(async_valkey: redis.asyncio.Redis, ticket: str) -> None:
+    assert await tickets.redeem(async_valkey, ticket) is None
+
+
+@pytest.mark.django_db
+def test_a_member_gets_a_ticket_in_their_own_name(client: Client, valkey: redis.Redis) -> None:
+    user = people.member(people.organisation())
+    client.force_login(user)
+    response = client.post(TICKET)
+    assert response.json()["expires_in"] == 30
+    assert response["Cache-Control"] == "no-store"
+    (key,) = valkey.keys("ticket:*")  # type: ignore[misc]
+    assert str(user.pk).encode() in valkey.get(key)  # type: ignore[operator]
+
+
+@pytest.mark.django_db
+def test_without_the_broker_there_is_no_ticket(client: Client, settings: Any) -> None:
+    client.force_login(people.member(people.organisation()))
+    settings.VALKEY_URL = "redis://127.0.0.1:1/0"
+    response = client.post(TICKET)
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "overloaded")
+    assert response["Retry-After"] == "2"
+
+
+def beat(valkey: redis.Redis, worker: str, deployment: Deployment, *, engine_ready: bool = True) -> None:
+    heartbeat = Heartbeat(worker, deployment.slug, deployment.engine, engine_ready, True, running=0, capacity=8)
+    valkey.sadd(WORKERS_KEY, worker)
+    valkey.set(worker_key(worker), msgpack.encode(heartbeat), px=3000)
+
+
+@pytest.fixture
+def acme(client: Client, db: None) -> Organisation:
+    acme = people.organisation("Acme")
+    client.force_login(people.member(acme))
+    return acme
+
+
+def test_it_lists_the_models_and_who_is_ready(client: Client, acme: Organisation, valkey: redis.Redis) -> None:
+    first = people.deployment()
+    people.deployment("vllm-1", model="smollm2", engine="vllm")
+    beat(valkey, "w1", first)
+    assert client.get(MODELS).json() == {
+        "models": [
+            {"name": "simulated", "simulated": True, "ready": True},
+            {"name": "smollm2", "simulated": False, "ready": False},
+        ]
+    }
+
+
+def test_a_model_is_listed_once_and_ready_if_any_deployment_is(
+    client: Client, acme: Organisation, valkey: redis.Redis
+) -> None:
+    people.deployment("a")
+    beat(valkey, "w1", people.deployment("b"))
+    assert [model["ready"] for model in client.get(MODELS).json()["models"]] == [True]
+
+
+def test_a_worker_whose_engine_warms_up_is_not_ready(client: Client, acme: Organisation, valkey: redis.Redis) -> None:
+    beat(valkey, "w1", people.deployment(), engine_ready=False)
+    valkey.sadd(WORKERS_KEY, "gone", "garbled")
+    valkey.set(worker_key("garbled"), b"\xff\x00")
+    assert client.get(MODELS).json()["models"][0]["ready"] is False
+
+
+def test_without_the_broker_no_model_is_ready(client: Client, acme: Organisation, settings: Any) -> None:
+    people.deployment()
+    settings.VALKEY_URL = "redis://127.0.0.1:1/0"
+    assert client.get(MODELS).json()["models"] == [{"name": "simulated", "simulated": True, "ready": False}]
+
+
+@pytest.mark.parametrize("lifecycle", ["draft", "validated", "retired"])
+def test_a_model_that_is_not_served_is_not_listed(client: Client, acme: Organisation, lifecycle: str) -> None:
+    people.deployment()
+    ModelVersion.objects.update(lifecycle=lifecycle)
+    assert client.get(MODELS).json() == {"models": []}
+
+
+def test_a_disabled_deployment_is_not_listed(client: Client, acme: Organisation) -> None:
+    people.deployment()
+    Deployment.objects.update(is_enabled=False)
+    assert client.get(MODELS).json() == {"models": []}
