@@ -75,7 +75,7 @@ class PackageSet:
     needs_gb: float
     addition: bool = False
 
-    directory = ROOT / ".venv"
+    directory: Path = ROOT / ".venv"
 
     @property
     def python(self) -> Path:

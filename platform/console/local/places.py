@@ -1,5 +1,6 @@
 """Where a checkout keeps its servers' data and sockets, and as whom the servers run."""
 
+import contextlib
 import hashlib
 import os
 import pwd
@@ -34,7 +35,7 @@ class Places:
     data: Path
     sockets: Path
     control: Path  # ours even when `account` runs the servers
-    binaries: Path
+    binaries: Path  # shared by all checkouts of this machine when `account` runs the servers
     account: Account | None
 
 
@@ -51,7 +52,7 @@ def places_for(var: Path) -> Places:
         private_directory(home / "servers", account),
         private_directory(home / "run", account),
         private_directory(home / "control"),
-        passable_directory(home / "binaries"),
+        passable_directory(_shared_home() / "binaries"),
         account,
     )
 
@@ -73,7 +74,7 @@ def private_directory(path: Path, owner: Account | None = None) -> Path:
 
 def passable_directory(path: Path) -> Path:
     """Create `path` as a 0755 directory whatever the umask says; one that is there already is left as it is."""
-    if not path.exists():
+    with contextlib.suppress(FileExistsError):
         path.mkdir()
         path.chmod(0o755)
     return path

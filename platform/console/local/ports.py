@@ -1,6 +1,7 @@
 """TCP ports: the one that people open, and one on loopback for the engine."""
 
 import errno
+import re
 import socket
 
 from console.local.errors import CannotRunError
@@ -16,7 +17,7 @@ def choose_port(host: str, wanted: str) -> int:
             if not why_taken(host, port):
                 return port
         raise CannotRunError(f"every port from {DEFAULT_PORT} to {LAST_ALTERNATIVE} is taken: name one with PORT=...")
-    if not (wanted.isascii() and wanted.isdigit() and 0 < int(wanted) < 65536):
+    if not (re.fullmatch(r"[0-9]{1,5}", wanted) and 0 < int(wanted) < 65536):
         raise CannotRunError("PORT must be a number from 1 to 65535")
     if reason := why_taken(host, int(wanted)):
         raise CannotRunError(f"port {wanted} {reason}: name another one with PORT=...")

@@ -1,6 +1,7 @@
 """What PostgreSQL and Valkey have in common: how such a private server is started, waited for and stopped."""
 
 import contextlib
+import os
 import shutil
 import signal
 import subprocess
@@ -70,10 +71,10 @@ def reachable_copy(sources: Sequence[Path], places: Places, version: str) -> Pat
         return sources[0]
     target = places.binaries / f"{sources[0].name}-{version}"
     if not target.exists():
-        partial = target.with_name(target.name + ".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        passable_directory(partial)
+        partial = passable_directory(target.with_name(f"{target.name}.{os.getpid()}"))
         for source in sources:
-            shutil.copytree(source, partial / source.name, symlinks=True)
-        partial.rename(target)
+            shutil.copytree(source, partial / source.name, symlinks=True, dirs_exist_ok=True)
+        with contextlib.suppress(OSError):  # another run was quicker
+            partial.rename(target)
+        shutil.rmtree(partial, ignore_errors=True)
     return target / sources[0].name

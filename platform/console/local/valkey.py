@@ -8,6 +8,8 @@ from importlib import metadata, util
 from pathlib import Path
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from console.local.errors import CannotRunError
 from console.local.places import Places, private_directory
@@ -55,7 +57,8 @@ class Valkey:
         return as_child(server, self.stop_signal, self.places.account, keep="")
 
     def is_ready(self) -> bool:
-        client = redis.Redis(unix_socket_path=str(self.socket), password=self.password, socket_timeout=5)
+        once = Retry(NoBackoff(), 0)
+        client = redis.Redis(unix_socket_path=str(self.socket), password=self.password, socket_timeout=5, retry=once)
         try:
             return bool(client.ping())
         except (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError):
