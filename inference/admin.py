@@ -35,7 +35,8 @@ class ModelVersionAdmin(ModelAdmin):
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ModelVersion]:
-        return super().get_queryset(request).annotate(deployment_count=Count("deployments"))
+        rows: QuerySet[ModelVersion] = super().get_queryset(request)
+        return rows.annotate(deployment_count=Count("deployments"))
 
     @admin.display(description="Deployments", ordering="deployment_count")
     def deployment_count(self, row: ModelVersion) -> int:

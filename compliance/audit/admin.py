@@ -27,7 +27,8 @@ class EntryAdmin(RecordAdmin):
     readonly_fields = ["shown_facts", "payload_size"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Entry]:
-        return super().get_queryset(request).defer("payload").annotate(payload_size=Length("payload"))
+        rows: QuerySet[Entry] = super().get_queryset(request).defer("payload")
+        return rows.annotate(payload_size=Length("payload"))
 
     @admin.display(description="Facts")
     def shown_facts(self, entry: Entry) -> SafeString:

@@ -30,7 +30,9 @@ class ConversationAdmin(RecordAdmin):
             .annotate(count=Count("pk"))
             .values("count")
         )
-        rows = super().get_queryset(request).select_related("organisation", "user", "api_key").defer("title")
+        rows: QuerySet[Conversation] = (
+            super().get_queryset(request).select_related("organisation", "user", "api_key").defer("title")
+        )
         return rows.annotate(exchange_count=Coalesce(Subquery(counted, output_field=IntegerField()), 0))
 
     def lookup_allowed(self, lookup: str, value: object, request: HttpRequest) -> bool:

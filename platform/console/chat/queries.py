@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from compliance.audit.models import Entry, EntryKind
 from compliance.audit.queries import Turn, read_turns
@@ -39,12 +39,8 @@ class ReadTurn:
 
 def conversations_of(principal: Principal) -> QuerySet[Conversation]:
     """The caller's own conversations that they have not deleted: the one way to any of them."""
-    return Conversation.objects.filter(
-        organisation_id=principal.organisation_id,
-        user_id=principal.user_id,
-        api_key_id=principal.api_key_id,
-        deleted_at=None,
-    )
+    mine = Q(user=principal.user_id) if principal.user_id else Q(api_key=principal.api_key_id)
+    return Conversation.objects.filter(mine, organisation_id=principal.organisation_id, deleted_at=None)
 
 
 def access_conversation_by_id(principal: Principal, conversation_id: UUID) -> Conversation | None:

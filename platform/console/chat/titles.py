@@ -21,7 +21,7 @@ def seal_title(title: str, *, organisation_id: UUID, conversation_id: UUID) -> b
     return record_key.seal_text(title, organisation_id=organisation_id, table=TABLE, column=COLUMN, row=conversation_id)
 
 
-def open_title(sealed: bytes | None, *, organisation_id: UUID, conversation_id: UUID) -> str:
+def open_title(sealed: bytes | memoryview | None, *, organisation_id: UUID, conversation_id: UUID) -> str:
     """The title. One that does not open is named so and logged: it must not hide the others of a list."""
     if sealed is None:
         return UNTITLED

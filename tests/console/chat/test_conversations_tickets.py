@@ -9,7 +9,6 @@ from uuid import uuid4
 import pytest
 import redis
 import redis.asyncio
-from django.conf import settings
 from django.test import Client
 from msgspec import msgpack
 
@@ -19,19 +18,22 @@ from console.chat import tickets
 from gpu_workers.messages import WORKERS_KEY, Heartbeat, worker_key
 from inference.models import Deployment, ModelVersion
 from tests.console import people
+from tests.services import Services
 
 TICKET, MODELS = "/api/chat/ticket", "/api/models"
 
 
-@pytest.fixture
-def valkey() -> Iterator[redis.Redis]:
+@pytest.fixture(autouse=True)
+def valkey(services: Services, settings: Any) -> Iterator[redis.Redis]:
+    """A database of Valkey that nobody else uses: heartbeats and tickets of other tests lie elsewhere."""
+    settings.VALKEY_URL = services.valkey.url(database=15)
     with redis.Redis.from_url(settings.VALKEY_URL) as client:
         client.flushdb()
         yield client
 
 
 @pytest.fixture
-async def async_valkey(valkey: redis.Redis) -> AsyncIterator[redis.asyncio.Redis]:
+async def async_valkey(valkey: redis.Redis, settings: Any) -> AsyncIterator[redis.asyncio.Redis]:
     client = redis.asyncio.Redis.from_url(settings.VALKEY_URL)
     yield client
     await client.aclose()

@@ -8,8 +8,8 @@ from uuid import UUID
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
-from django.db.models import ForeignKey, Model
-from django.forms import ModelChoiceField, ModelForm
+from django.db.models import Model
+from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
@@ -17,10 +17,11 @@ from django.utils import timezone
 from unfold.decorators import action
 from unfold.enums import ActionVariant
 
-from compliance.access import ScopedAdmin, organisation_of, sees_everything
+from compliance.access import ScopedAdmin
 from console.accounts.actions.create_api_key import LIMITS, check_limits, create_api_key
 from console.accounts.actions.revoke_api_key import revoke_api_key
-from console.accounts.models import APIKey, Organisation, User
+from console.accounts.admin.own_organisation import OwnOrganisation, actor_of
+from console.accounts.models import APIKey, User
 
 _SHOWN_KEY = "bursar.shown_key"
 
@@ -41,10 +42,10 @@ class APIKeyForm(ModelForm):  # type: ignore[type-arg]
 
 
 @admin.register(APIKey)
-class APIKeyAdmin(ScopedAdmin):
+class APIKeyAdmin(OwnOrganisation, ScopedAdmin):
     form = APIKeyForm
-    fields = ["organisation", "name", *LIMITS, "expires_at"]
-    shown_fields = ["prefix", "state", "created_by", "created_at", "revoked_at"]
+    given_fields = ("organisation", "name", *LIMITS, "expires_at")
+    shown_fields = ("prefix", "state", "created_by", "created_at", "revoked_at")
     list_display = ["name", "prefix", "organisation", "state", "created_by", "created_at", "expires_at"]
     list_select_related = ["organisation", "created_by"]
     list_filter = ["organisation", ("revoked_at", admin.EmptyFieldListFilter)]
@@ -52,24 +53,16 @@ class APIKeyAdmin(ScopedAdmin):
     date_hierarchy = "created_at"
     actions_detail = ["revoke"]
 
-    def get_fields(self, request: HttpRequest, obj: Model | None = None) -> list[str]:
-        return self.fields if obj is None else [*self.fields, *self.shown_fields]
+    def get_fields(self, request: HttpRequest, obj: Model | None = None) -> tuple[str, ...]:
+        return self.given_fields if obj is None else self.given_fields + self.shown_fields
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> list[str]:
-        return [] if obj is None else ["organisation", *self.shown_fields]
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> tuple[str, ...]:
+        return () if obj is None else ("organisation", *self.shown_fields)
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        form = super().get_form(request, obj, change, **kwargs)
+        form: Any = super().get_form(request, obj, change, **kwargs)
         form.actor = request.user  # the class is made anew for each request
         return form
-
-    def formfield_for_foreignkey(
-        self, db_field: ForeignKey[Any, Any], request: HttpRequest, **kwargs: Any
-    ) -> ModelChoiceField[Any] | None:
-        own = organisation_of(request.user)
-        if db_field.name == "organisation" and not sees_everything(request.user):
-            kwargs |= {"queryset": Organisation.objects.filter(pk=own), "initial": own}
-        return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         return not lookup.startswith("digest") and super().lookup_allowed(lookup, value, request)
@@ -81,7 +74,7 @@ class APIKeyAdmin(ScopedAdmin):
         if change:
             super().save_model(request, obj, form, change)
         else:
-            request.META[_SHOWN_KEY] = create_api_key(_actor(request), obj)
+            request.META[_SHOWN_KEY] = create_api_key(actor_of(request), obj)
 
     def response_add(self, request: HttpRequest, obj: APIKey, post_url_continue: str | None = None) -> HttpResponse:
         """The page that shows the key: in this response, and in no message that would be stored until read."""
@@ -103,7 +96,7 @@ class APIKeyAdmin(ScopedAdmin):
             raise PermissionDenied
         if request.method != "POST":
             return self._ask_to_revoke(request, row)
-        revoke_api_key(_actor(request), UUID(str(row.pk)))
+        revoke_api_key(actor_of(request), UUID(str(row.pk)))
         self.message_user(request, f"{row} is revoked.", messages.SUCCESS)
         return redirect("admin:accounts_apikey_change", row.pk)
 
@@ -118,9 +111,3 @@ class APIKeyAdmin(ScopedAdmin):
         if row.expires_at is not None and row.expires_at <= timezone.now():
             return "Expired"
         return "Active"
-
-
-def _actor(request: HttpRequest) -> User:
-    if not isinstance(request.user, User):
-        raise PermissionDenied
-    return request.user

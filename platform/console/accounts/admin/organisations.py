@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.contrib import admin
 from django.db.models import Count, Model, QuerySet
 from django.http import HttpRequest
@@ -17,12 +19,12 @@ class OrganisationAdmin(ScopedAdmin):
     list_filter = ["is_active"]
     search_fields = ["name", "slug"]
     readonly_fields = ["created_at"]
-    prepopulated_fields = {"slug": ["name"]}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Organisation]:
-        return super().get_queryset(request).annotate(member_count=Count("members"))
+        rows: QuerySet[Organisation] = super().get_queryset(request)
+        return rows.annotate(member_count=Count("members"))
 
-    def get_prepopulated_fields(self, request: HttpRequest, obj: Model | None = None) -> dict[str, list[str]]:
+    def get_prepopulated_fields(self, request: HttpRequest, obj: Model | None = None) -> dict[str, Sequence[str]]:
         # Only while it is named: a slug that follows a renaming would break what refers to it.
         return {"slug": ["name"]} if obj is None else {}
 

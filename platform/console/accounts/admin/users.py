@@ -6,14 +6,15 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
-from django.db.models import ForeignKey, Model
-from django.forms import ModelChoiceField, ModelForm
+from django.db.models import Model
+from django.forms import ModelForm
 from django.http import HttpRequest
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from compliance.access import ScopedAdmin, TabularInline, organisation_of, sees_everything
+from compliance.access import ScopedAdmin, TabularInline, sees_everything
 from console.accounts.actions.assign_role import assign_role
-from console.accounts.models import Member, Organisation, User
+from console.accounts.admin.own_organisation import OwnOrganisation, actor_of
+from console.accounts.models import Member, User
 from console.accounts.roles import STAFF
 
 
@@ -25,7 +26,7 @@ class MemberForm(ModelForm):  # type: ignore[type-arg]
         return proposed or super().has_changed()
 
 
-class MemberInline(TabularInline):
+class MemberInline(OwnOrganisation, TabularInline):
     model = Member
     form = MemberForm
     fields = ["organisation", "role"]
@@ -42,17 +43,9 @@ class MemberInline(TabularInline):
         is_own = obj is not None and obj.pk == request.user.pk
         return super().has_change_permission(request, obj) and (sees_everything(request.user) or not is_own)
 
-    def formfield_for_foreignkey(
-        self, db_field: ForeignKey[Any, Any], request: HttpRequest, **kwargs: Any
-    ) -> ModelChoiceField[Any] | None:
-        own = organisation_of(request.user)
-        if db_field.name == "organisation" and not sees_everything(request.user):
-            kwargs |= {"queryset": Organisation.objects.filter(pk=own), "initial": own}
-        return super().formfield_for_foreignkey(db_field, request, **kwargs)
-
 
 @admin.register(User)
-class UserAdmin(DjangoUserAdmin, ScopedAdmin):  # type: ignore[misc]
+class UserAdmin(DjangoUserAdmin, ScopedAdmin):  # type: ignore[type-arg]
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
@@ -95,7 +88,7 @@ class UserAdmin(DjangoUserAdmin, ScopedAdmin):  # type: ignore[misc]
 
     def save_formset(self, request: HttpRequest, form: ModelForm[Any], formset: Any, change: bool) -> None:
         for member in formset.save(commit=False):
-            assign_role(request.user, form.instance, member.organisation, member.role)
+            assign_role(actor_of(request), form.instance, member.organisation, member.role)
 
     @admin.display(ordering="member__organisation__name")
     def organisation(self, user: User) -> str:
