@@ -97,7 +97,6 @@ def remove_places(var: Path, places: Places) -> None:
         places.data,
         places.sockets,
         places.control,
-        places.binaries,
         *([places.data.parent] if shared else []),
     ):
         shutil.rmtree(path, ignore_errors=True)

@@ -8,6 +8,8 @@ import psutil
 import psycopg
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from console.local.errors import CannotRunError
 from tests.services import Services, running_services
@@ -46,7 +48,11 @@ def test_valkey_answers_with_its_password(services: Services):
 
 
 def test_valkey_refuses_to_work_without_its_password(services: Services):
-    with redis.Redis(unix_socket_path=str(services.valkey.socket)) as client, pytest.raises(redis.AuthenticationError):
+    once = Retry(NoBackoff(), 0)
+    with (
+        redis.Redis(unix_socket_path=str(services.valkey.socket), retry=once) as client,
+        pytest.raises(redis.AuthenticationError),
+    ):
         client.set("a", "b")
 
 
