@@ -24,6 +24,7 @@ export class Chat {
     this.live = new Map(); // question id → {turn, conversation}
     this.unsent = new Map(unsent.map((question) => [question.id, question]));
     this.stopped = new Set(); // ids of questions that were given up while the connection was away
+    this.resuming = new Set(); // turns that were asked to be resumed and have not been heard of since
   }
 
   ask(prompt, conversation) {
@@ -85,7 +86,7 @@ export class Chat {
     const entry = this.live.get(turn.id);
     if (!entry || turn.stopping) return;
     turn.stopping = true;
-    if (this.socket.isOpen) this.socket.send({ type: "chat.cancel", id: turn.id });
+    if (this.socket.isOpen) this.cancel(turn);
     else if (turn.exchange === null) {
       turn.status = "cancelled";
       this.stopped.add(turn.id);
@@ -96,6 +97,11 @@ export class Chat {
     this.on.changed(turn, entry.conversation);
   }
 
+  cancel(turn) {
+    const exchange = turn.exchange && { exchange: turn.exchange }; // a resumed answer is known by this alone
+    this.socket.send({ type: "chat.cancel", id: turn.id, ...exchange });
+  }
+
   /** The connection is open (again): goes on where it broke. */
   connected() {
     for (const id of this.stopped) this.socket.send({ type: "chat.cancel", id });
@@ -103,11 +109,12 @@ export class Chat {
     for (const { turn, conversation } of [...this.live.values()]) {
       if (turn.exchange) this.resume(turn);
       else this.socket.send(this.frame(turn, conversation));
-      if (turn.stopping) this.socket.send({ type: "chat.cancel", id: turn.id });
+      if (turn.stopping) this.cancel(turn);
     }
   }
 
   resume(turn) {
+    this.resuming.add(turn);
     this.socket.send({ type: "chat.resume", exchange: turn.exchange, after: turn.seq });
   }
 
@@ -124,28 +131,37 @@ export class Chat {
   }
 
   receive(event) {
+    if (event.type === "error" && event.error.code === "exchange_not_found" && !event.id) {
+      this.resumeRefused();
+      return;
+    }
     const entry = this.entryOf(event);
     if (!entry) return;
     const { turn, conversation } = entry;
-    if (event.type === "error" && event.error.code === "exchange_not_found") {
-      this.lose(turn, conversation);
-      return;
-    }
-    if (!turn.apply(event)) {
-      this.fillGap(turn);
-      return;
-    }
+    this.resuming.delete(turn);
+    if (event.type === "error" && event.seq === undefined && turn.exchange !== null) {
+      this.lose(turn, conversation); // not the answer's end: it could not be followed any further
+    } else if (turn.apply(event)) this.applied(turn, conversation, event);
+    else this.fillGap(turn);
+  }
+
+  applied(turn, conversation, event) {
     if (event.type === "answer.started") this.begin(turn, conversation, event.conversation);
     if (!turn.isLive) this.end(turn, conversation);
     if (turn.status === "failed" && turn.exchange === null) this.renew(turn);
     this.on.changed(turn, conversation);
   }
 
+  resumeRefused() {
+    for (const { turn, conversation } of [...this.live.values()]) {
+      if (this.resuming.delete(turn)) this.lose(turn, conversation);
+    }
+  }
+
   entryOf(event) {
-    if (event.id !== undefined && event.id !== null) return this.live.get(event.id);
-    const entries = [...this.live.values()];
-    if (event.exchange) return entries.find(({ turn }) => turn.exchange === event.exchange);
+    if (event.id) return this.live.get(event.id);
     // A frame that was not understood names nobody: it was the last one that waits.
+    const entries = [...this.live.values()];
     return event.type === "error" ? entries.findLast(({ turn }) => turn.status === "waiting") : undefined;
   }
 
@@ -155,6 +171,7 @@ export class Chat {
       this.unsent.get(other.id).conversation = conversation.id;
     }
     this.forget(turn);
+    if (turn.stopping) this.cancel(turn); // the first request may have come before there was an answer to stop
     this.on.begun(conversation, turn);
   }
 

@@ -64,8 +64,7 @@ export class Composer {
     if (!this.allowed || this.busy || text.trim() === "") return;
     this.load("");
     this.keep();
-    // A lone surrogate, as a cut emoji leaves it, is no text that could be sent.
-    this.onAsk(text.toWellFormed?.() ?? text);
+    this.onAsk(sendable(text));
     this.input.focus();
   }
 
@@ -80,4 +79,10 @@ export class Composer {
     this.input.style.height = "auto";
     this.input.style.height = `${Math.min(this.input.scrollHeight, innerHeight * TALLEST)}px`;
   }
+}
+
+/** Without what no model and no database takes: NUL, and the half of an emoji that a cut leaves. */
+function sendable(text) {
+  const plain = text.replaceAll("\0", "");
+  return plain.toWellFormed?.() ?? plain;
 }

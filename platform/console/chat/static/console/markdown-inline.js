@@ -13,7 +13,9 @@ const PUNCTUATION = /[\p{P}\p{S}]/u;
 
 /** Appends the rendered `text` to `parent`. While `streaming`, what is still open at the end is shown as if closed. */
 export function appendInline(parent, text, { streaming = false } = {}) {
-  for (const node of new Inline(text, true, streaming).render()) parent.append(node);
+  // A mark at the very end may be half of one, and whether it opens or closes is not known yet.
+  const certain = streaming ? text.slice(0, text.length - trailingMarks(text)) : text;
+  for (const node of new Inline(certain, true, streaming).render()) parent.append(node);
 }
 
 /** The address, if it is one that a link may have; null otherwise. */
@@ -247,6 +249,12 @@ function runLength(text, at, mark) {
   let end = at;
   while (text[end] === mark) end += 1;
   return end - at;
+}
+
+function trailingMarks(text) {
+  let begin = text.length;
+  while (begin > 0 && "*_~`".includes(text[begin - 1])) begin -= 1;
+  return text.length - begin;
 }
 
 function matchBrackets(text) {

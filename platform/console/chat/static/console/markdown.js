@@ -49,17 +49,20 @@ function offsetOfLine(text, line) {
   return offset;
 }
 
-/** The text without a last line that could still become something else: a marker alone, a table's first row. */
+/** The text without last lines that could still become something else: a marker alone, a table's first row. */
 function withoutHalfMarks(text) {
-  const begin = text.lastIndexOf("\n") + 1;
-  const line = text.slice(begin).trim();
-  if (line.length <= 12 && /^(?:[-*+#>|`~=_]{1,6}|\d{1,9}[.)]?)$/.test(line)) return text.slice(0, begin);
-  const previous = text.slice(text.lastIndexOf("\n", begin - 2) + 1, begin).trim();
-  if (line.startsWith("|") && previous === "") return text.slice(0, begin);
-  const row = previous.startsWith("|") && /^[\s|:-]*$/.test(line);
-  const before = text.slice(0, text.lastIndexOf("\n", begin - 2) + 1);
-  return row && (before === "" || before.endsWith("\n\n")) && !line.endsWith("|") ? before : text;
+  const last = text.lastIndexOf("\n") + 1;
+  const before = last ? text.lastIndexOf("\n", last - 2) + 1 : 0;
+  const line = text.slice(last).trim();
+  const previous = text.slice(before, last).trim();
+  if (line.startsWith("|") && previous === "") return text.slice(0, last);
+  const isFirst = before === 0 || text[before - 2] === "\n";
+  const isRule = /^[\s|:-]*$/.test(line) && barsIn(line) < barsIn(previous);
+  if (previous.startsWith("|") && isFirst && isRule) return text.slice(0, before);
+  return /^(?:([-*+#>|`~=_])\1{0,5}|\d{1,9}[.)]?)$/.test(line) ? text.slice(0, last) : text;
 }
+
+const barsIn = (line) => line.split("|").length - 1;
 
 const BUILDERS = { paragraph, heading, code, quote, list, table, rule: () => document.createElement("hr") };
 

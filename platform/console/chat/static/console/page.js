@@ -263,11 +263,11 @@ class Page {
       this.composer.keep();
     }
     this.refresh();
-    this.reloadList();
   }
 
   answerEnded(turn, conversation) {
     if (!conversation.turns.some((other) => other.isLive)) this.known.delete(conversation.id);
+    if (turn.exchange) this.reloadList();
     this.refresh();
   }
 
@@ -275,7 +275,10 @@ class Page {
 
   async reloadList() {
     try {
-      this.conversations = await api.listConversations();
+      const listed = await api.listConversations();
+      // One that has just begun may not be in the server's list yet.
+      const begun = this.conversations.filter(({ id }) => this.known.has(id) && !listed.some((other) => other.id === id));
+      this.conversations = [...begun, ...listed];
       this.refresh();
     } catch (error) {
       this.failed(error);

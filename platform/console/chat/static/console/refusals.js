@@ -9,8 +9,8 @@ const REFUSALS = {
   rate_limit_exceeded: ["Too many questions at once", null, AGAIN],
   insufficient_quota: ["The budget is spent", null, AGAIN],
   context_length_exceeded: [
-    "The conversation is too long for the model",
-    "Shorten the question, or begin a new conversation: the model reads all that came before.",
+    "The question is too long for the model",
+    "Shorten it: the question and its answer have to fit together.",
     EDIT,
   ],
   content_filter: ["The question was refused by policy", "Take the personal data out and ask again.", EDIT],
@@ -38,6 +38,8 @@ const REFUSALS = {
   invalid_value: ["The server did not accept the question", null, EDIT],
   duplicate_id: ["The question was sent twice", "Ask again.", AGAIN],
   invalid_api_key: ["You are signed out", "Sign in again: the question is kept here.", AGAIN],
+  internal_error: ["The platform failed", "That is not your doing. Ask again, or tell your administrator.", AGAIN],
+  outcome_unknown: ["How this answer ended is not known", "The server was interrupted. Ask again.", AGAIN],
   // These arise on this page and never come from the server.
   not_sent: ["This question was not answered yet", "It was kept here. Ask again.", AGAIN],
   lost: ["The rest of this answer is lost", "The connection was away for too long. Ask again.", AGAIN],

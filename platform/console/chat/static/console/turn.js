@@ -19,7 +19,7 @@ export class Turn {
 
   /** A turn as GET /api/conversations/{id} tells it. */
   static fromRecord(record) {
-    const turn = new Turn({ id: null, prompt: record.prompt ?? "" });
+    const turn = new Turn({ id: null, prompt: record.prompt ?? "The text of this question is not kept any more." });
     turn.settle(record);
     return turn;
   }
