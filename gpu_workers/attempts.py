@@ -101,9 +101,8 @@ class Attempts:
     async def _work(self, task: GenerateTask, name: str, reply: ReplyWriter, counted: _Counted) -> Frame:
         left = task.deadline - time.time()
         async with asyncio.timeout(max(0.0, left)):
-            await reply.frame(Claimed(self._worker))
             # Registered before this look, so that a cancel is seen by one of the two.
-            if await self._valkey.exists(cancelled_key(task.exchange, task.attempt)):
+            if await reply.claim(Claimed(self._worker), cancelled_key(task.exchange, task.attempt)):
                 return Done("cancelled", counted.usage())
             async with aclosing(self._engine.stream(task)) as stream:  # type: ignore[type-var]
                 async for item in stream:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
 from redis.asyncio import Redis
 
-from gpu_workers.messages import Delta, Frame, GenerateTask, encode
+from gpu_workers.messages import Claimed, Delta, Frame, GenerateTask, encode
 from gpu_workers.sealing import Sealer, frame_place
 
 # The answer's beginning goes out token by token, since inspection holds a word until the next one begins;
@@ -48,6 +49,14 @@ class ReplyWriter:
         await self._flush()
         await self._send(frame)
 
+    async def claim(self, frame: Claimed, cancelled: str) -> bool:
+        """Send the first frame; whether the attempt was cancelled before it was taken."""
+        async with self._valkey.pipeline(transaction=False) as pipe:
+            self._add(pipe, frame)
+            pipe.exists(cancelled)
+            _, found = await pipe.execute()
+        return bool(found)
+
     async def _flush_later(self) -> None:
         await asyncio.sleep(COALESCE_S)
         # Shielded: a frame that cancels the wait must not cancel a send that has begun.
@@ -58,15 +67,16 @@ class ReplyWriter:
             if self._held:
                 text = "".join(self._held)
                 self._held.clear()
-                await self._add(Delta(text))
+                await self._add(self._valkey, Delta(text))
 
     async def _send(self, frame: Frame) -> None:
         async with self._lock:
-            await self._add(frame)
+            await self._add(self._valkey, frame)
 
-    async def _add(self, frame: Frame) -> None:
+    def _add(self, client: Redis, frame: Frame) -> Awaitable[object]:
+        """Append one frame, at once or as part of a pipeline."""
         task = self._task
         sealed = self._sealer.seal(encode(frame), place=frame_place(task.attempt, self._sequence))
         fields = {"x": task.exchange.bytes, "a": task.attempt, "n": self._sequence, "s": sealed}
-        await self._valkey.xadd(task.reply_to, fields, maxlen=STREAM_MAXLEN, approximate=True)  # type: ignore[arg-type]
         self._sequence += 1
+        return client.xadd(task.reply_to, fields, maxlen=STREAM_MAXLEN, approximate=True)  # type: ignore[arg-type]

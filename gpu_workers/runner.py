@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 
 import structlog
+import uvloop
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.exceptions import RedisError
 
@@ -59,7 +60,7 @@ class Runner:
     def __init__(self, settings: WorkerSettings, capacity: int) -> None:
         self._settings = settings
         self._capacity = capacity
-        self._loop = asyncio.new_event_loop()
+        self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="runner", daemon=True)
         self._background: list[asyncio.Task[None]] = []
         self._missed: dict[str, int] = {}

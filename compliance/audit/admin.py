@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -19,7 +20,7 @@ from compliance.audit.models import Entry
 class EntryAdmin(RecordAdmin):
     organisation_path = "organisation_id"
     date_hierarchy = "recorded_at"
-    list_display = ["id", "recorded_at", "kind", "exchange_id", "organisation_id", "payload_size", "key_id"]
+    list_display = ["recorded", "kind", "exchange_id", "organisation_id", "payload_size", "key_id"]
     list_filter = ["kind"]
     search_fields = ["=id", "=exchange_id"]
     search_help_text = "The id of an entry or exchange"
@@ -29,6 +30,10 @@ class EntryAdmin(RecordAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Entry]:
         rows: QuerySet[Entry] = super().get_queryset(request).defer("payload")
         return rows.annotate(payload_size=Length("payload"))
+
+    @admin.display(description="Recorded (UTC)", ordering="id")
+    def recorded(self, entry: Entry) -> str:
+        return f"{entry.recorded_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
     @admin.display(description="Facts")
     def shown_facts(self, entry: Entry) -> SafeString:

@@ -29,8 +29,9 @@ ENTITIES = (
     "US_SSN",
 )
 MIN_SCORE = 0.35
-# Without the tagger and parser a document takes half the time; entities need neither.
-DISABLED = ("tagger", "parser", "attribute_ruler", "lemmatizer")
+# The entity recognizer of this model embeds tokens by itself: without the parts below, tok2vec included, it finds the
+# same (tests/compliance/pii/test_analyzer.py compares) in a quarter of the time.
+DISABLED = ("tok2vec", "tagger", "parser", "attribute_ruler", "lemmatizer", "senter")
 
 
 def _pin_public_suffixes() -> None:

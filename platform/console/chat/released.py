@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 KEEP_S = 120
 IDEMPOTENT_S = 600
-FLUSH_S = 0.005
+FLUSH_S = 0.02
 POLL_S = 0.05
 READ_COUNT = 200
 
