@@ -25,7 +25,7 @@ def seal_key() -> bytes:
     return _seal_key
 
 
-@app.task(name=GENERATE)  # type: ignore[untyped-decorator]
+@app.task(name=GENERATE)
 def generate(exchange: str, attempt: int, sealed: str) -> None:
     """Run one attempt. A message that does not open is dropped and said: its sender has another key."""
     try:

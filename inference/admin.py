@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC
+
 from django.contrib import admin
 from django.db.models import Count, Model, QuerySet
 from django.http import HttpRequest
@@ -72,21 +74,17 @@ class ExchangeAdmin(RecordAdmin):
     date_hierarchy = "opened_at"
     inlines = [AttemptInline]
     list_display = [
-        "id",
-        "opened_at",
+        "opened",
         "organisation",
         "asked_by",
         "model",
         "deployment",
-        "channel",
-        "status",
-        "error_code",
-        "prompt_findings",
-        "answer_findings",
-        "tokens",
-        "cost",
+        "ended",
         "ttft",
         "e2e",
+        "tokens",
+        "cost",
+        "findings",
     ]
     list_filter = ["status", "channel", "deployment", "finish_reason", "organisation"]
     list_select_related = ["organisation", "user", "api_key", "deployment"]
@@ -105,6 +103,18 @@ class ExchangeAdmin(RecordAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Exchange]:
         # The related rows are joined for the page of one exchange as well.
         return super().get_queryset(request).select_related(*self.list_select_related)
+
+    @admin.display(description="Opened (UTC)", ordering="id")
+    def opened(self, row: Exchange) -> str:
+        return f"{row.opened_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+    @admin.display(description="Status", ordering="status")
+    def ended(self, row: Exchange) -> str:
+        return " · ".join(filter(None, [row.get_status_display(), row.error_code]))
+
+    @admin.display(description="Found in prompt / answer")
+    def findings(self, row: Exchange) -> str:
+        return f"{row.prompt_findings} / {row.answer_findings}"
 
     @admin.display(description="Asked by")
     def asked_by(self, row: Exchange) -> str:

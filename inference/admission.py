@@ -37,7 +37,13 @@ class Admission:
         """Hold a place for the exchange. Raises `Refusal` naming the limit, its scope and when it clears."""
         limits = caller.limits
         keys = [f"bursar:limit:rpm:{caller.name}", f"bursar:limit:running:{caller.name}"]
-        arguments = [str(exchange_id), limits.requests_per_minute, WINDOW_S, limits.concurrent_answers, LEASE_S]
+        arguments: list[str | int] = [
+            str(exchange_id),
+            limits.requests_per_minute,
+            WINDOW_S,
+            limits.concurrent_answers,
+            LEASE_S,
+        ]
         try:
             which, wait_ms = await self._admit(keys=keys, args=arguments)
         except (RedisError, OSError):

@@ -4,7 +4,7 @@ cancels the generation but never the record of it."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 
 import structlog
@@ -30,7 +30,7 @@ class Answers:
         task.add_done_callback(lambda done: self._running.pop(done, None))
         return cancellation
 
-    async def events(self, ask: Ask, caller: Caller) -> AsyncIterator[Event]:
+    async def events(self, ask: Ask, caller: Caller) -> AsyncGenerator[Event, None]:
         """The same as an iterator; closing it early cancels the answer, whose outcome is recorded all the same."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         cancellation = self.start(ask, caller, queue.put_nowait)

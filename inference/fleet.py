@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import structlog
@@ -11,6 +12,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gpu_workers.messages import WORKERS_KEY, Heartbeat, decode_heartbeat, worker_key
+from gpu_workers.streams import set_members
 
 log = structlog.get_logger(__name__)
 
@@ -80,11 +82,11 @@ class Fleet:
             await asyncio.sleep(POLL_S)
 
     async def _read(self) -> FleetState:
-        names = sorted(name.decode() for name in await self._valkey.smembers(WORKERS_KEY))  # type: ignore[misc]
-        beats = await self._valkey.mget([worker_key(name) for name in names]) if names else []
+        names = await set_members(self._valkey, WORKERS_KEY)
+        beats: list[Any] = await self._valkey.mget([worker_key(name) for name in names]) if names else []
         gone = [name for name, beat in zip(names, beats, strict=True) if beat is None]
         if gone:  # a worker that lives adds itself again with its next heartbeat
-            await self._valkey.srem(WORKERS_KEY, *gone)  # type: ignore[misc]
+            await self._valkey.srem(WORKERS_KEY, *gone)
         workers = {}
         for beat in beats:
             if beat is not None and (decoded := _decode(beat)) is not None:

@@ -20,7 +20,7 @@ from inference.admission import broker_gone
 from inference.dispatch import Dispatcher, Prompt
 from inference.errors import CODES, Refusal
 from inference.models import AttemptStatus
-from inference.replies import BrokerLost, CancelAsked, Inbox
+from inference.replies import BrokerLost, CancelAsked, Inbox, Sealed
 from inference.snapshot import Candidate
 
 log = structlog.get_logger(__name__)
@@ -170,7 +170,7 @@ class Generation:
             elif self._note_frame(attempt, frame):
                 return
 
-    async def _next(self, attempt: AttemptRun, cancel_until: float | None) -> object:
+    async def _next(self, attempt: AttemptRun, cancel_until: float | None) -> Sealed | BrokerLost | CancelAsked | None:
         """The inbox's next item; None when a cancelled attempt has been waited for long enough."""
         assert self._inbox is not None  # noqa: S101 - opened before it is read
         while True:

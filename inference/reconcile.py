@@ -48,7 +48,7 @@ def _living(owners: set[str]) -> set[str]:
     valkey = redis.Redis.from_url(settings.VALKEY_URL, socket_timeout=5)
     try:
         names = sorted(owners)
-        signs: list[Any] = valkey.mget([owner_key(name) for name in names])  # type: ignore[assignment]
+        signs: list[Any] = valkey.mget([owner_key(name) for name in names])
         return {name for name, sign in zip(names, signs, strict=True) if sign is not None}
     finally:
         valkey.close()
@@ -57,7 +57,7 @@ def _living(owners: set[str]) -> set[str]:
 def _close(exchange_id: UUID, organisation_id: UUID, now: datetime) -> bool:
     """The outcome and the status, together. False where the owner was not dead after all and closed it itself."""
     facts = {"status": ExchangeStatus.UNKNOWN.value, "finish_reason": "", "error_code": "outcome_unknown"}
-    entry = (uuid7(), organisation_id, exchange_id, EntryKind.OUTCOME.value, now, Jsonb(facts), None, "")
+    entry: Any = (uuid7(), organisation_id, exchange_id, EntryKind.OUTCOME.value, now, Jsonb(facts), None, "")
     try:
         with transaction.atomic():
             with connection.cursor() as cursor:

@@ -10,6 +10,8 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from gpu_workers.streams import read_stream
+
 log = structlog.get_logger(__name__)
 
 BLOCK_MS = 1_000
@@ -67,11 +69,10 @@ class ReplyReader:
         rounds = 0
         while True:
             try:
-                answer = await self._valkey.xread({self.stream: self._last}, count=READ_COUNT, block=BLOCK_MS)
-                for _, entries in answer:
-                    for entry_id, fields in entries:
-                        self._deliver(fields)
-                        self._last = entry_id.decode()
+                entries = await read_stream(self._valkey, self.stream, self._last, count=READ_COUNT, block_ms=BLOCK_MS)
+                for entry_id, fields in entries:
+                    self._deliver(fields)
+                    self._last = entry_id
                 rounds += 1
                 if rounds % TRIM_EVERY == 0:
                     await self._forget_read()

@@ -7,6 +7,6 @@ from celery import shared_task
 from inference import reconcile
 
 
-@shared_task(name="inference.reconcile_exchanges")  # type: ignore[untyped-decorator]
+@shared_task(name="inference.reconcile_exchanges")
 def reconcile_exchanges() -> int:
     return reconcile.reconcile_exchanges()

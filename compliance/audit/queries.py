@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -32,7 +33,7 @@ def read_turns(organisation_id: UUID, exchange_ids: Sequence[UUID]) -> dict[UUID
     return turns_from_rows(organisation_id, entries.values_list("exchange_id", "kind", "id", "payload"))
 
 
-def turns_from_rows(organisation_id: UUID, rows: Iterable[tuple[UUID, str, UUID, bytes]]) -> dict[UUID, Turn]:
+def turns_from_rows(organisation_id: UUID, rows: Iterable[tuple[UUID, str, UUID, Any]]) -> dict[UUID, Turn]:
     """Turns from `SELECT_PAYLOADS` or its like, for readers on either side of async."""
     prompts: dict[UUID, str] = {}
     answers: dict[UUID, str] = {}

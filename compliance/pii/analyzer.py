@@ -36,11 +36,10 @@ DISABLED = ("tok2vec", "tagger", "parser", "attribute_ruler", "lemmatizer", "sen
 
 def _pin_public_suffixes() -> None:
     """The e-mail recognizer asks tldextract, which would fetch a list at first use: keep it to its snapshot."""
-    import tldextract
+    from tldextract import tldextract
 
     cache = os.path.join(tempfile.gettempdir(), "bursar-no-suffix-cache")
-    tldextract.tldextract.TLD_EXTRACTOR = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=cache)
-    tldextract.extract = tldextract.tldextract.TLD_EXTRACTOR.__call__
+    tldextract.TLD_EXTRACTOR = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=cache)
 
 
 class Analyzer:
@@ -57,7 +56,7 @@ class Analyzer:
             ner_model_configuration=NerModelConfiguration(labels_to_ignore=set()),
         )
         self._nlp = spacy.load(MODEL, exclude=list(DISABLED))
-        engine.nlp = {LANGUAGE: self._nlp}
+        engine.nlp = {LANGUAGE: self._nlp}  # type: ignore[assignment]
         self._engine = engine
         self._analyzer = AnalyzerEngine(
             nlp_engine=engine, supported_languages=[LANGUAGE], default_score_threshold=MIN_SCORE

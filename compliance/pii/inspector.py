@@ -50,6 +50,7 @@ class Inspector:
         if process is None or process.stdin is None or not self.ready:
             raise InspectionUnavailable("The detector is not running.")
         number = next(self._numbers)
+        waiter: asyncio.Future[list[Finding] | None]
         waiter = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             process.stdin.write(frame(Request(number, text)))

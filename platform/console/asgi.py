@@ -23,8 +23,8 @@ from console.api.completions import Completions  # noqa: E402
 from console.chat.consumer import ChatConsumer, refuse_unknown_path  # noqa: E402
 
 Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
 
 chat = ChatConsumer.as_asgi()
 completions = Completions()

@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 
 from gpu_workers.messages import owner_key
 from gpu_workers.sealing import Sealer
+from gpu_workers.streams import read_stream
 
 log = structlog.get_logger(__name__)
 
@@ -89,14 +90,13 @@ class ReleasedEvents:
         last = f"0-{after + 1}"  # entry identifiers are sequence numbers plus one: 0-0 is none
         while True:
             alive = await self._valkey.exists(owner_key(owner))
-            answer = await self._valkey.xread({_events_key(exchange): last}, count=READ_COUNT)
-            for _, entries in answer:
-                for entry_id, fields in entries:
-                    last = entry_id.decode()
-                    yield sealer.open(fields[b"s"], place=f"released/{last}")
-                    if b"f" in fields:
-                        return
-            if not answer:
+            entries = await read_stream(self._valkey, _events_key(exchange), last, count=READ_COUNT)
+            for entry_id, fields in entries:
+                last = entry_id
+                yield sealer.open(fields[b"s"], place=f"released/{last}")
+                if b"f" in fields:
+                    return
+            if not entries:
                 if not alive:
                     return
                 await asyncio.sleep(POLL_S)

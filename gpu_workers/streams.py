@@ -1,0 +1,22 @@
+"""Reads of Valkey streams, with the types that this platform's clients give: everything is bytes."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from redis.asyncio import Redis
+
+Entry = tuple[str, dict[bytes, bytes]]
+
+
+async def read_stream(valkey: Redis, key: str, after: str, *, count: int, block_ms: int | None = None) -> list[Entry]:
+    """The entries after the identifier `after`, waiting up to `block_ms` for the first. Raises `RedisError`."""
+    answer = await valkey.xread({key: after}, count=count, block=block_ms)
+    streams = cast(list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]], answer or [])
+    return [(entry_id.decode(), fields) for _, entries in streams for entry_id, fields in entries]
+
+
+async def set_members(valkey: Redis, key: str) -> list[str]:
+    """The members of a set of names, sorted. Raises `RedisError`."""
+    members: Any = await valkey.smembers(key)
+    return sorted(member.decode() for member in members)
