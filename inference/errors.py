@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 from typing import Any
+
+import structlog
+
+log = structlog.get_logger(__name__)
 
 # Status and type of every code a caller can meet.
 CODES: dict[str, tuple[int, str]] = {
@@ -54,3 +59,9 @@ class Refusal(Exception):
     def body(self) -> dict[str, Any]:
         """OpenAI's error object."""
         return {"message": self.message, "type": CODES[self.code][1], "param": self.param, "code": self.code}
+
+
+def log_unexpected(event: str, error: Exception, **facts: str) -> None:
+    """Where an unforeseen exception came from, without its text: that could quote what was said."""
+    frames = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-6:]]
+    log.error(event, error=type(error).__name__, frames=frames, **facts)

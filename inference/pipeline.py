@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from uuid import UUID
-
-import structlog
 
 from compliance.audit.writer import GroupWriter, RecordConflict, RecordUnavailable
 from compliance.pii.findings import InspectionUnavailable, count, mask
@@ -20,15 +17,13 @@ from gpu_workers.messages import ChatMessage
 from inference import metering, routing
 from inference.admission import Admission, Reservation
 from inference.dispatch import Dispatcher, Prompt
-from inference.errors import Refusal
+from inference.errors import Refusal, log_unexpected
 from inference.events import Ask, Caller, Delta, Event, Finished, Refused, Started
 from inference.exchanges import Exchange
 from inference.generation import Generation
 from inference.leases import Leases
 from inference.routing import Decision
 from inference.snapshot import Catalog
-
-log = structlog.get_logger(__name__)
 
 TITLE_CHARS = 80
 # No tokenizer runs here: the engine has the last word on what fits. Far more characters than any vocabulary puts
@@ -230,7 +225,5 @@ def _as_refusal(error: Exception, exchange: Exchange) -> Refusal:
         return Refusal("outcome_unknown", "The exchange was closed by another process.")
     if isinstance(error, RecordUnavailable):
         return AUDIT_UNAVAILABLE
-    # Where it happened, without the exception's text: it could quote what was said.
-    frames = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-6:]]
-    log.error("exchange_failed", request_id=exchange.ask.request_id, error=type(error).__name__, frames=frames)
+    log_unexpected("exchange_failed", error, request_id=exchange.ask.request_id)
     return Refusal("internal_error", "The request failed inside the platform.")

@@ -99,9 +99,9 @@ def parse(body: bytes) -> CompletionBody:
 def refuse_unsupported(body: bytes) -> None:
     """Raises `Refusal` where the body holds a field of OpenAI's that is not served here."""
     try:
-        given = _fields.decode(body)
-    except msgspec.MsgspecError:
-        return
+        given = _fields.decode(body) if body.lstrip()[:1] == b"{" else {}
+    except (msgspec.MsgspecError, RecursionError):
+        raise Refusal("invalid_json", "The body is not valid JSON.") from None
     for name in UNSUPPORTED:
         if name in given:
             raise Refusal("unsupported", f"{name} is not supported.", param=name)

@@ -15,7 +15,7 @@ from structlog.contextvars import bound_contextvars
 from console import runtime
 from console.api.bodies import CompletionBody, parse
 from gpu_workers.identifiers import uuid7
-from inference.errors import Refusal
+from inference.errors import Refusal, log_unexpected
 from inference.events import Ask, Caller, Delta, Event, Finished, Refused, Started
 from inference.routing import find_candidates
 
@@ -48,6 +48,9 @@ class Completions:
                 await response.refuse(refusal)
             except _ClientGone:
                 return
+            except Exception as error:
+                log_unexpected("completion_failed", error)
+                await response.fail()
 
     async def _answer(self, scope: Scope, headers: dict[bytes, str], receive: Receive, response: _Response) -> None:
         caller = runtime.current().keyring.find(headers.get(b"authorization"))
@@ -221,6 +224,11 @@ class _Response:
         if refusal.status == 401:
             extra.append((b"www-authenticate", b"Bearer"))
         await self.send_json(refusal.status, {"error": refusal.body()}, *extra)
+
+    async def fail(self) -> None:
+        """After a fault of ours: an error where there is still time for one, else a stream that has no end."""
+        if not self.started:
+            await self.refuse(Refusal("internal_error", "The request failed inside the platform."))
 
     async def start_stream(self) -> None:
         await self._start(200, b"text/event-stream; charset=utf-8", (b"x-accel-buffering", b"no"))
