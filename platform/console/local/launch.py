@@ -18,7 +18,7 @@ from console.local.places import ROOT, private_directory
 from console.local.processes import as_child
 from console.local.readiness import what_is_missing
 from console.local.supervision import Supervision, procfile_programs, server_program
-from console.local.terminal import Progress, complain, say
+from console.local.terminal import Hangup, Progress, complain, say
 from console.local.watch import Watch
 
 # Stopped one after the other, those in a row together: first who takes requests, then who works on them.
@@ -39,6 +39,7 @@ class Launch:
         self._logs = private_directory(var / "log")
         self._environment = {**os.environ, **composition.settings}
         self._stops = 0
+        self._hangup = Hangup()
         self._watch = Watch(self._logs)
         without = () if composition.runs_engine else ("engine",)
         self._processes = procfile_programs((ROOT / "Procfile").read_text(), self._environment, without)
@@ -131,7 +132,7 @@ class Launch:
         orphans.end_orphans(self._supervision.pid, *known)
 
     def _is_going(self) -> bool:
-        if self._stops:
+        if self._stops or self._hangup.happened():
             raise StopRequestedError
         return self._supervision.is_alive()
 

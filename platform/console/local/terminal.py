@@ -1,6 +1,9 @@
 """What the person at the terminal sees: progress lines, and errors as one sentence."""
 
 import contextlib
+import os
+import select
+import signal
 import sys
 import time
 from typing import TextIO
@@ -20,6 +23,25 @@ def say(text: str) -> None:
 def complain(text: str) -> None:
     """One line on standard error."""
     show(f"bursar: {text}", sys.stderr)
+
+
+class Hangup:
+    """Notices that the terminal we were started from is gone.
+
+    The kernel tells only the first process of the terminal's session; under `ssh -t host make run` that is make, which
+    does not pass it on.
+    """
+
+    def __init__(self, descriptor: int = 0) -> None:
+        wanted = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN  # `nohup` says to go on
+        self._descriptor = descriptor if wanted and os.isatty(descriptor) else None
+
+    def happened(self) -> bool:
+        if self._descriptor is None:
+            return False
+        poll = select.poll()
+        poll.register(self._descriptor, 0)
+        return bool(poll.poll(0))
 
 
 class Progress:
