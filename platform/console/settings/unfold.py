@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpRequest
+from django.templatetags.static import static
 from django.urls import reverse_lazy
 
 
@@ -28,6 +29,7 @@ UNFOLD = {
     "SITE_TITLE": "Bursar",
     "SITE_HEADER": "Bursar",
     "SITE_SYMBOL": "account_balance",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda _: static("console/mark.svg")}],
     "SIDEBAR": {
         "show_search": True,
         "show_all_applications": False,

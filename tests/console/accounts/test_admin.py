@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable
 
 import pytest
+from asgiref.sync import async_to_sync
+from auditlog.models import LogEntry
 from django.contrib.sessions.models import Session
 from django.db import connection
-from django.test import Client
+from django.test import AsyncClient, Client
 from django.test.utils import CaptureQueriesContext
 
 from console.accounts import credentials
@@ -32,10 +34,7 @@ def globex() -> Organisation:
 @pytest.fixture
 def enter(acme: Organisation) -> Callable[[str], Client]:
     def _enter(role: str) -> Client:
-        client = Client()
-        someone = people.superuser(acme) if role == "superuser" else people.member(acme, role)
-        client.force_login(someone)
-        return client
+        return enter_as(people.superuser(acme) if role == "superuser" else people.member(acme, role))
 
     return _enter
 
@@ -73,10 +72,35 @@ def test_a_key_is_revoked_after_a_question(enter: Callable[[str], Client], acme:
     assert question.status_code == 200
     row.refresh_from_db()
     assert row.revoked_at is None
+    change = f"{KEYS}{row.pk}/change/"
+    assert "/revoke/" in client.get(change).content.decode()
     assert client.post(f"{KEYS}{row.pk}/revoke/").status_code == 302
+    assert "/revoke/" not in client.get(change).content.decode()
     row.refresh_from_db()
     assert row.revoked_at is not None
     assert Client().get("/api/conversations", headers=people.bearer(key)).status_code == 401
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_the_history_names_who_changed_what(acme: Organisation, asynchronous: bool) -> None:
+    operator = people.superuser(acme)
+    fields = {"name": "Acme 2", "slug": "acme", "requests_per_minute": "7", "concurrent_answers": "1"}
+    path = f"{ORGANISATIONS}{acme.pk}/change/"
+    if asynchronous:  # on this thread, where the test's transaction is
+        client = AsyncClient()
+        client.force_login(operator)
+        async_to_sync(client.post)(path, fields)
+    else:
+        enter_as(operator).post(path, fields)
+    entry = LogEntry.objects.get(object_repr="Acme 2")
+    assert entry.actor == operator
+    assert entry.changes_dict["requests_per_minute"] == ["100", "7"]
+
+
+def enter_as(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
 
 
 def test_a_keys_digest_owner_and_revocation_do_not_change(enter: Callable[[str], Client], acme: Organisation) -> None:

@@ -87,6 +87,12 @@ class APIKeyAdmin(OwnOrganisation, ScopedAdmin):
         }
         return TemplateResponse(request, "admin/accounts/apikey/created.html", context)
 
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
+        row = self.get_object(request, unquote(object_id))
+        if row is None or row.revoked_at is not None:
+            return []
+        return super().get_actions_detail(request, object_id)  # type: ignore[misc,no-any-return]
+
     @action(  # type: ignore[untyped-decorator]
         description="Revoke", permissions=["change"], icon="block", variant=ActionVariant.DANGER
     )
