@@ -44,5 +44,6 @@ def configure_logging() -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(os.environ.get("BURSAR_LOG_LEVEL", "INFO"))
-    for noisy in ("celery.worker.strategy", "celery.app.trace", "httpx", "presidio-analyzer", "kombu"):
+    # uvicorn.error logs the whole query of a handshake, and with it tickets.
+    for noisy in ("uvicorn.error", "celery.worker.strategy", "celery.app.trace", "httpx", "presidio-analyzer", "kombu"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

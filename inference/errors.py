@@ -61,7 +61,7 @@ class Refusal(Exception):
         return {"message": self.message, "type": CODES[self.code][1], "param": self.param, "code": self.code}
 
 
-def log_unexpected(event: str, error: Exception, **facts: str) -> None:
+def log_unexpected(event: str, error: BaseException, **facts: str) -> None:
     """Where an unforeseen exception came from, without its text: that could quote what was said."""
     frames = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-6:]]
     log.error(event, error=type(error).__name__, frames=frames, **facts)

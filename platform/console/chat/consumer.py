@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
@@ -30,7 +30,7 @@ from console.chat.sockets import Identity, identify_user
 from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import ChatMessage
 from inference.admission import broker_gone
-from inference.errors import Refusal
+from inference.errors import Refusal, log_unexpected
 from inference.events import Ask, Caller
 from inference.pipeline import AUDIT_UNAVAILABLE
 from inference.routing import find_candidates
@@ -40,8 +40,10 @@ log = structlog.get_logger(__name__)
 FRAMES_PER_SECOND = 20
 MAX_REFUSED_FRAMES = 100
 MAX_ANSWERS = 4
-# 1005 is a close frame without a code. Anything else that ends a connection is a break.
-CLEAN_CLOSES = frozenset({1000, 1001, 1005})
+# What a socket may have going on beside its answers: replays, and questions that are being begun.
+MAX_TASKS = 32
+# A close frame with one of these codes. 1005 is not among them: the server gives it for a lost connection, too.
+CLEAN_CLOSES = frozenset({1000, 1001})
 
 UNAUTHENTICATED, FOREIGN_ORIGIN, WRONG_SUBPROTOCOL, SLOW_READER, TOO_MANY_FRAMES = 4401, 4403, 4406, 4408, 4429
 UNSUPPORTED_DATA = 1003
@@ -122,6 +124,8 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
             await self._handle(event)
         except Refusal as refusal:
             self._outbox.put(protocol.encode_error(refusal, ask_id))
+        except Exception as error:
+            self._fail(error)
         if self._refused_frames > MAX_REFUSED_FRAMES:
             await self._close(TOO_MANY_FRAMES)
 
@@ -156,6 +160,8 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
             case ChatCancel():
                 await self._cancel(event)
             case ChatResume():
+                if len(self._tasks) >= MAX_TASKS:
+                    raise Refusal("rate_limit_exceeded", f"Limit of {MAX_TASKS} resumes at once is reached.")
                 note = await self._note(event.exchange)
                 self._spawn(self._follow(event.exchange, event.after, note.owner, note.ask_id))
 
@@ -290,10 +296,19 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
             return Identity(_known(self._parts.keyring.get(principal.api_key_id)))
         return _known(await identify_user(self._parts.pool, _known(principal.user_id), None))
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        log_unexpected("socket_failed", error)
+        self._outbox.put(protocol.encode_error(Refusal("internal_error", "The request failed inside the platform.")))
 
     async def _send_text(self, text: str) -> None:
         await self.send({"type": "websocket.send", "text": text})
