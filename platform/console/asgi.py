@@ -20,6 +20,7 @@ from channels.routing import ProtocolTypeRouter  # noqa: E402
 
 from console import runtime  # noqa: E402
 from console.api.completions import Completions  # noqa: E402
+from console.bodies import BoundedBodies  # noqa: E402
 from console.chat.consumer import ChatConsumer, refuse_unknown_path  # noqa: E402
 
 Scope = dict[str, Any]
@@ -28,6 +29,7 @@ Send = Callable[[Any], Awaitable[None]]
 
 chat = ChatConsumer.as_asgi()
 completions = Completions()
+pages = BoundedBodies(django_application)
 
 
 async def http(scope: Scope, receive: Receive, send: Send) -> None:
@@ -35,7 +37,7 @@ async def http(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["path"] == "/v1/chat/completions":
         await completions(scope, receive, send)
     else:
-        await django_application(scope, receive, send)
+        await pages(scope, receive, send)
 
 
 async def websocket(scope: Scope, receive: Receive, send: Send) -> None:
