@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import contextmanager
+from typing import Any
 
+import psycopg
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, StorageState, expect
 
 from tests.browser import running_browser
 from tests.e2e.cable import Cable
 from tests.services import running_services
-from tests.stack import Stack, running_stack
+from tests.stack import MODEL, Stack, running_stack
 
 pytestmark = pytest.mark.browser
 
 # What the simulated engine says: Markdown, then what must stay inert, then enough words to interrupt.
 HOSTILE = (
-    "<script>document.title='owned'</script> <img src=x onerror=document.title='owned'> ![pixel](http://127.0.0.1:9/x) "
+    "<script>document.title='owned'</script> <img src=x onerror=document.title='owned'> ![pixel](http://pixel.test/x) "
     "[press](javascript:document.title='owned')"
 )
-WORDS = " ".join(f"word{number}" for number in range(60))
-ANSWER = f"## Heading\n\nSome **bold** text.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n{HOSTILE}\n\n```python\nx = 1\n```\n\n{WORDS}"
-LAST_WORD = "word59"
+WORDS = "and so it goes on " * 12 + "until the very end"
+TABLE = "| a | b |\n|---|---|\n| 1 | 2 |"
+ANSWER = "\n\n".join(["## Heading", "Some **bold** text.", TABLE, HOSTILE, "```python\nx = 1\n```", WORDS])
+LAST_WORDS = "very end"
 SIMULATED = {"SIMULATED_TEXT": ANSWER, "SIMULATED_ITL_MS": "15"}
 
 
@@ -62,10 +65,12 @@ class Visitor:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.add_init_script(
-            "addEventListener('securitypolicyviolation', e => console.error(`policy: ${e.violatedDirective} ${e.blockedURI}`))"
+            "addEventListener('securitypolicyviolation',"
+            " e => console.error(`policy: ${e.violatedDirective} ${e.blockedURI}`))"
         )
 
     def sign_in(self, user: str = "USER") -> None:
+        """Through the form, as a person does."""
         self.page.goto(self.url)
         password = self.stack.environment["BURSAR_USER_PASSWORD" if user == "USER" else f"BURSAR_{user}_PASSWORD"]
         name = self.stack.environment["BURSAR_USER" if user == "USER" else f"BURSAR_{user}_USER"]
@@ -81,6 +86,10 @@ class Visitor:
     @property
     def turns(self) -> Locator:
         return self.page.locator("article.turn")
+
+    @property
+    def status(self) -> Locator:
+        return self.page.locator("#status")
 
     @property
     def stop(self) -> Locator:
@@ -100,6 +109,14 @@ class Visitor:
         return turn
 
 
+@pytest.fixture(scope="module")
+def signed_in(browser: Browser, stack: Stack, cable: Cable) -> StorageState:
+    """The cookies of a person who has signed in."""
+    with browser.new_context() as context:
+        Visitor(context, stack, cable).sign_in()
+        return context.storage_state()
+
+
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
     with browser.new_context(viewport={"width": 1440, "height": 900}) as context:
@@ -107,10 +124,11 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 
 @pytest.fixture
-def visitor(context: BrowserContext, stack: Stack, cable: Cable) -> Visitor:
-    visitor = Visitor(context, stack, cable)
-    visitor.sign_in()
-    return visitor
+def visitor(browser: Browser, signed_in: StorageState, stack: Stack, cable: Cable) -> Iterator[Visitor]:
+    with browser.new_context(viewport={"width": 1440, "height": 900}, storage_state=signed_in) as context:
+        visitor = Visitor(context, stack, cable)
+        visitor.page.goto(cable.url)
+        yield visitor
 
 
 def test_a_wrong_password_is_refused_in_words_and_the_name_is_kept(
@@ -136,7 +154,7 @@ def test_an_answer_arrives_as_markdown_with_its_figures_and_stays_inert(visitor:
     expect(turn.locator(".prose strong")).to_have_text("bold")
     expect(turn.locator(".prose td")).to_have_text(["1", "2"])
     expect(turn.locator("pre")).to_have_text("x = 1")
-    expect(turn.locator(".prose")).to_contain_text(LAST_WORD)
+    expect(turn.locator(".prose")).to_contain_text(LAST_WORDS)
     for part in ("Simulated", "tokens", "$", "TTFT", "E2E", "Receipt"):
         expect(turn.locator(".facts")).to_contain_text(part)
     expect(turn.locator(".prose")).to_contain_text("<script>document.title='owned'</script>")
@@ -156,7 +174,7 @@ def test_a_question_opens_a_conversation_that_a_reload_brings_back(visitor: Visi
 
     expect(visitor.turns).to_have_count(2)
     expect(visitor.turns.first).to_contain_text("Tell me about ledgers")
-    expect(visitor.turns.last.locator(".prose")).to_contain_text(LAST_WORD)
+    expect(visitor.turns.last.locator(".prose")).to_contain_text(LAST_WORDS)
     expect(visitor.turns.last.locator(".facts")).to_contain_text("Receipt")
 
 
@@ -167,7 +185,7 @@ def test_escape_stops_an_answer_and_it_can_be_asked_again(visitor: Visitor) -> N
 
     expect(turn).to_have_attribute("data-status", "cancelled")
     expect(turn).to_contain_text("You stopped this answer")
-    assert LAST_WORD not in turn.locator(".prose").inner_text()
+    assert LAST_WORDS not in turn.locator(".prose").inner_text()
 
     turn.get_by_role("button", name="Ask again").click()
     expect(visitor.turns).to_have_count(2)
@@ -179,7 +197,7 @@ def test_the_stop_button_stops_before_the_first_word(visitor: Visitor) -> None:
     visitor.stop.click()
 
     expect(turn).to_have_attribute("data-status", "cancelled", timeout=15_000)
-    assert LAST_WORD not in turn.inner_text()
+    assert LAST_WORDS not in turn.inner_text()
 
 
 def test_personal_data_in_a_question_is_said_to_be_masked(visitor: Visitor) -> None:
@@ -218,7 +236,7 @@ def test_conversations_are_renamed_and_deleted(visitor: Visitor) -> None:
 def test_a_broken_connection_loses_nothing_of_an_answer(visitor: Visitor, cable: Cable) -> None:
     whole = visitor.ask_and_wait("First without a break").locator(".prose").inner_text()
     turn = visitor.ask("Then with a break")
-    expect(turn.locator(".prose")).to_contain_text("word3", timeout=15_000)
+    expect(turn.locator(".prose")).to_contain_text("so it goes", timeout=15_000)
     cable.cut()
 
     expect(turn).to_have_attribute("data-status", "finished", timeout=30_000)
@@ -232,8 +250,7 @@ def test_a_question_asked_while_the_server_is_away_is_answered_once_when_it_is_b
     visitor.ask_and_wait("Before")
     with cable.unplugged():
         turn = visitor.ask("While it is away")
-        expect(visitor.page.get_by_role("status").first).to_contain_text("The connection is lost")
-    visitor.page.get_by_role("button", name="Try now").or_(turn.locator(".prose h4")).first.click()
+        expect(visitor.status).to_contain_text("The connection is lost")
 
     expect(turn).to_have_attribute("data-status", "finished", timeout=60_000)
     visitor.page.reload()
@@ -263,8 +280,10 @@ def test_a_question_that_is_too_long_is_refused_and_can_be_edited(visitor: Visit
 
 
 def test_signing_out_elsewhere_is_told_and_signing_in_again_keeps_what_was_typed(
-    visitor: Visitor, context: BrowserContext
+    context: BrowserContext, stack: Stack, cable: Cable
 ) -> None:
+    visitor = Visitor(context, stack, cable)
+    visitor.sign_in()
     visitor.ask_and_wait("Before the sign-out")
     visitor.question.fill("still here")
     other = context.new_page()
@@ -281,6 +300,65 @@ def test_signing_out_elsewhere_is_told_and_signing_in_again_keeps_what_was_typed
 
     expect(visitor.turns).to_have_count(1)
     expect(visitor.question).to_have_value("still here")
+
+
+def test_being_offline_is_told_and_what_is_asked_meanwhile_is_answered_later(visitor: Visitor, cable: Cable) -> None:
+    expect(visitor.page.locator("#model")).to_contain_text(MODEL)
+    visitor.page.context.set_offline(True)
+    with cable.unplugged():
+        expect(visitor.status).to_contain_text("You are offline")
+        turn = visitor.ask("Asked while offline")
+    visitor.page.context.set_offline(False)
+
+    expect(turn).to_have_attribute("data-status", "finished", timeout=60_000)
+    expect(visitor.status).to_be_hidden()
+
+
+def test_a_model_that_is_not_ready_lets_one_write_and_send_once_it_is(visitor: Visitor, stack: Stack) -> None:
+    stack.stop("worker")
+    visitor.page.reload()
+    expect(visitor.status).to_contain_text("The model is warming up", timeout=30_000)
+    visitor.question.fill("written while it warms up")
+    visitor.question.press("Enter")
+    expect(visitor.question).to_have_value("written while it warms up")
+    expect(visitor.turns).to_have_count(0)
+
+    stack.start("worker")
+    expect(visitor.status).to_be_hidden(timeout=60_000)
+    visitor.question.press("Enter")
+    expect(visitor.turns.last).to_have_attribute("data-status", "finished", timeout=30_000)
+
+
+def test_a_refused_question_says_why_and_counts_down_until_it_can_be_asked_again(
+    visitor: Visitor, stack: Stack
+) -> None:
+    visitor.ask_and_wait("The one that this minute has")
+    with _limited_to(stack, requests_per_minute=1):
+        visitor.page.reload()  # a socket keeps the limits that it was opened under
+        expect(visitor.page.locator("#model")).to_contain_text(MODEL)
+        refused = visitor.page.locator("article.turn[data-status=failed]")
+        visitor.ask("One too many")
+        expect(refused).to_contain_text("Too many questions at once")
+        expect(refused.get_by_role("button", name=re.compile(r"Ask again in \d+ s"))).to_be_disabled()
+
+    visitor.page.reload()
+    expect(refused).to_contain_text("This question was not answered yet")
+    refused.get_by_role("button", name="Ask again").click()
+    expect(refused).to_have_count(0)
+    expect(visitor.turns.last).to_have_attribute("data-status", "finished", timeout=30_000)
+
+
+@contextmanager
+def _limited_to(stack: Stack, requests_per_minute: int) -> Iterator[None]:
+    """The demo organisation under another limit."""
+    with psycopg.connect(stack.environment["BURSAR_DATABASE_URL"], autocommit=True) as connection:
+        before = connection.execute("SELECT requests_per_minute FROM accounts_organisation").fetchone()
+        change = "UPDATE accounts_organisation SET requests_per_minute = %s"
+        connection.execute(change, [requests_per_minute])
+        try:
+            yield
+        finally:
+            connection.execute(change, before)
 
 
 def test_everything_can_be_reached_and_done_with_the_keyboard(visitor: Visitor) -> None:
@@ -315,11 +393,12 @@ def test_only_staff_are_shown_the_way_to_the_console(context: BrowserContext, st
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440])
 def test_it_fits_the_window_and_follows_the_colour_scheme(
-    browser: Browser, stack: Stack, cable: Cable, width: int, scheme: str, tmp_path: Path
+    browser: Browser, signed_in: StorageState, stack: Stack, cable: Cable, width: int, scheme: Any
 ) -> None:
-    with browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme) as context:  # type: ignore[arg-type]
+    size: Any = {"width": width, "height": 844}
+    with browser.new_context(viewport=size, color_scheme=scheme, storage_state=signed_in) as context:
         visitor = Visitor(context, stack, cable)
-        visitor.sign_in()
+        visitor.page.goto(cable.url)
         visitor.ask_and_wait("Does it fit?")
 
         assert visitor.page.evaluate("document.documentElement.scrollWidth") == width

@@ -2,6 +2,7 @@
 
 const EVERY_MS = 4000;
 const KEPT = 12;
+const MARKS = /\*\*|`+|^(?:#+|>)\s|^[|\s:-]+$/gm; // read out, they would only be in the way
 
 export class Announcer {
   constructor(region) {
@@ -38,7 +39,7 @@ export class Announcer {
     this.timer = null;
     const rest = this.turn.answer.slice(this.read);
     const end = this.turn.isLive ? lastSentenceEnd(rest) : rest.length;
-    const words = rest.slice(0, end).replace(/[*_`#>|~]+/g, "").trim();
+    const words = rest.slice(0, end).replace(MARKS, "").trim();
     this.read += end;
     if (words) this.say(words);
   }

@@ -9,7 +9,18 @@ export class Failed extends Error {
   }
 }
 
-const token = () => document.querySelector("[name=csrfmiddlewaretoken]").value;
+const formToken = document.querySelector("[name=csrfmiddlewaretoken]");
+
+/** Signing in in another window gives a new token, which the cookie holds and this page's form does not. */
+export function freshenToken() {
+  const current = /(?:^|; )csrftoken=([^;]+)/.exec(document.cookie);
+  if (current) formToken.value = current[1];
+}
+
+function token() {
+  freshenToken();
+  return formToken.value;
+}
 
 async function call(method, path, body) {
   const headers = { Accept: "application/json" };

@@ -27,6 +27,7 @@ class Page {
     this.isMember = member !== undefined;
     this.connection = { name: "connecting" };
     this.slow = false;
+    this.wasWarming = false;
     this.message = null;
     this.conversations = [];
     this.known = new Map(); // conversations with an answer that is being written
@@ -49,7 +50,7 @@ class Page {
       open: (id) => this.open(id), rename: (id, title) => this.rename(id, title), remove: (id) => this.remove(id),
     });
     this.models = new Models({
-      slot: byId("model"), caveat: byId("caveat"), onChange: () => this.refresh(), onSignedOut: () => this.setConnection({ name: "signed-out" }),
+      slot: byId("model"), caveat: byId("caveat"), onChange: () => this.modelsChanged(), onSignedOut: () => this.setConnection({ name: "signed-out" }),
     });
     this.composer = new Composer({
       form: byId("composer"), input: byId("question"), send: byId("send"), stop: byId("stop"),
@@ -89,7 +90,10 @@ class Page {
     const shortcut = /Mac|iP/.test(navigator.platform) ? "⌘⇧O" : "Ctrl+Shift+O";
     byId("new-shortcut").textContent = shortcut;
     byId("new-conversation").addEventListener("click", () => this.begin());
-    byId("sign-out").addEventListener("submit", () => this.drafts.forget());
+    byId("sign-out").addEventListener("submit", () => {
+      this.drafts.forget();
+      api.freshenToken();
+    });
     for (const example of document.querySelectorAll("[data-example]")) {
       example.addEventListener("click", () => this.example(example.textContent));
     }
@@ -324,6 +328,12 @@ class Page {
     return this.current.turns !== null && name !== "signed-out" && name !== "refused" && !this.models.isWarming;
   }
 
+  modelsChanged() {
+    if (this.wasWarming && !this.models.isWarming) this.announcer.say("The model is ready.");
+    this.wasWarming = this.models.isWarming;
+    this.refresh();
+  }
+
   setConnection(state) {
     const before = this.connection.name;
     this.connection = state;
@@ -357,7 +367,7 @@ class Page {
     const busy = new Set([...this.chat.live.values()].map(({ conversation }) => conversation.id));
     this.list.show({ conversations: this.conversations, current: this.current.id, busy });
     this.composer.setState({ allowed: this.canAsk, busy: this.runningTurn !== null });
-    this.thread.setBusy(this.runningTurn !== null);
+    this.thread.setBusy(this.runningTurn !== null || !this.canAsk);
     const title = this.conversations.find((conversation) => conversation.id === this.current.id)?.title;
     document.title = title ? `${title} · Bursar` : "Bursar";
     const condition = this.condition();

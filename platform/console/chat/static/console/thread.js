@@ -61,6 +61,7 @@ export class Thread {
     this.welcome.hidden = this.views.size > 0;
   }
 
+  /** While busy, nothing can be asked again. */
   setBusy(busy) {
     this.list.toggleAttribute("data-busy", busy);
   }
