@@ -28,10 +28,11 @@ log = structlog.get_logger(__name__)
 MAX_ATTEMPTS = 2
 WATCH_S = 0.5
 # How long a task may lie in the queue while ready workers exist, and how long a lost one waits for another worker.
-CLAIM_TIMEOUT_S = 10.0
+CLAIM_TIMEOUT_S = 5.0
 RETRY_WAIT_S = 5.0
 # How long a cancelled attempt is waited for, to learn what it used.
 CANCEL_WAIT_S = 1.0
+NOT_CLAIMED = "not_claimed"
 
 
 class AttemptLost(Exception):
@@ -123,6 +124,8 @@ class Generation:
     async def _prepare_retry(self, lost: AttemptLost, lost_on: frozenset[str]) -> None:
         log.warning("attempt_lost", request_id=self._prompt.request_id, attempt=len(self.attempts), code=lost.code)
         failed = Refusal("engine_failed", "The engine failed and no other attempt was possible.")
+        if lost.code == NOT_CLAIMED:
+            failed = Refusal("overloaded", "No worker took the request in time.", retry_after_s=5)
         if lost.code == "broker_lost":
             self._ended = True
             raise broker_gone()
@@ -202,8 +205,9 @@ class Generation:
             if attempt.looks_without_heartbeat >= 2:
                 raise AttemptLost(AttemptStatus.LOST, "worker_lost")
         elif attempt.elapsed_ms() > CLAIM_TIMEOUT_S * 1000:
-            await self._give_up(attempt)
-            raise Refusal("overloaded", "No worker took the request in time.", retry_after_s=5)
+            # It may lie in a queue that nobody reads, or with a worker that died before it said anything.
+            await self._dispatcher.cancel(self._prompt.exchange_id, attempt.number)
+            raise AttemptLost(AttemptStatus.LOST, NOT_CLAIMED)
 
     async def _give_up(self, attempt: AttemptRun) -> None:
         self._ended = True
