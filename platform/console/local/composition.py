@@ -7,7 +7,7 @@ from pathlib import Path
 from console.local import credentials, engine_environment, model
 from console.local.engine_choice import engine_settings, read_wish
 from console.local.places import ROOT, Places, places_for
-from console.local.ports import choose_port, free_port
+from console.local.ports import choose_port, free_port, wanted_host, wanted_port
 from console.local.postgres import Postgres
 from console.local.valkey import Valkey
 
@@ -37,8 +37,8 @@ class Composition:
 def compose(var: Path, environment: Mapping[str, str]) -> Composition:
     """What `environment` asks for, on the secrets in `var`. Raises CannotRunError; starts nothing."""
     wish = read_wish(environment)
-    host = environment.get("BURSAR_HOST") or "127.0.0.1"
-    port = choose_port(host, environment.get("PORT") or environment.get("BURSAR_PORT") or "")
+    host = wanted_host(environment)
+    port = choose_port(host, wanted_port(environment))
     places = places_for(var)
     secrets = credentials.load_or_generate(var / "secrets.env", places.data / "postgres")
     engine = engine_settings(

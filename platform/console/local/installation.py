@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from console.local import browser, engine_environment, environments, locks, model, orphans
-from console.local.engine_choice import read_wish
+from console.local.engine_choice import first_model, read_wish
 from console.local.errors import CannotRunError
 from console.local.places import ROOT, private_directory
+from console.local.ports import choose_port, wanted_host, wanted_port
 from console.local.terminal import complain
 from console.local.workspace import workspace_in
 
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str]) -> int:
         if options.purpose == "run":
             orphans.stop_with_parent()
             _hold_run_lock(var)
+            _check_wish()
         _install(options, var)
     except CannotRunError as failure:
         complain(str(failure))
@@ -62,6 +64,14 @@ def _hold_run_lock(var: Path) -> None:
     descriptor = locks.hold(var / "run.lock", REFUSAL)
     os.set_inheritable(descriptor, True)
     os.environ[RUN_LOCK] = str(descriptor)
+
+
+def _check_wish() -> None:
+    """Refuse before minutes of installing what would be refused after them. Raises CannotRunError."""
+    wish = read_wish(os.environ)
+    if wish.kind == "openai" and not wish.model:
+        first_model(wish)
+    choose_port(wanted_host(os.environ), wanted_port(os.environ))
 
 
 def _install(options: argparse.Namespace, var: Path) -> None:

@@ -3,11 +3,21 @@
 import errno
 import re
 import socket
+from collections.abc import Mapping
 
 from console.local.errors import CannotRunError
 
 DEFAULT_PORT = 8000
 LAST_ALTERNATIVE = 8099
+
+
+def wanted_host(environment: Mapping[str, str]) -> str:
+    return environment.get("BURSAR_HOST") or "127.0.0.1"
+
+
+def wanted_port(environment: Mapping[str, str]) -> str:
+    """What PORT (of `make run`) or BURSAR_PORT says; empty when any will do."""
+    return environment.get("PORT") or environment.get("BURSAR_PORT") or ""
 
 
 def choose_port(host: str, wanted: str) -> int:
