@@ -192,6 +192,16 @@ def test_escape_stops_an_answer_and_it_can_be_asked_again(visitor: Visitor) -> N
     expect(visitor.turns.last).to_have_attribute("data-status", "finished", timeout=30_000)
 
 
+def test_a_reload_in_the_middle_of_an_answer_shows_how_it_ended(visitor: Visitor) -> None:
+    turn = visitor.ask("Reload me")
+    expect(turn.locator(".prose")).to_contain_text("Heading", timeout=15_000)
+    visitor.page.reload()
+
+    expect(visitor.turns).to_have_count(1)
+    expect(visitor.turns).to_have_attribute("data-status", "cancelled", timeout=30_000)
+    expect(visitor.turns.locator(".prose")).to_contain_text("Heading")
+
+
 def test_the_stop_button_stops_before_the_first_word(visitor: Visitor) -> None:
     turn = visitor.ask("Stop me at once")
     visitor.stop.click()

@@ -12,12 +12,17 @@ export class ConversationList {
     this.dialog = dialog;
     this.actions = actions;
     this.shown = { conversations: [], current: null, busy: new Set() };
+    this.drawn = null;
     this.renaming = false;
   }
 
   show(shown) {
     this.shown = shown;
-    if (!this.renaming) this.draw();
+    // Drawing anew what has not changed would take an entry away from under the pointer.
+    const state = JSON.stringify([shown.conversations, shown.current, [...shown.busy]]);
+    if (this.renaming || state === this.drawn) return;
+    this.drawn = state;
+    this.draw();
   }
 
   draw() {

@@ -115,7 +115,7 @@ class Page {
   // Which conversation is open
 
   route() {
-    const id = decodeURIComponent(location.hash.slice(1)) || null;
+    const id = location.hash.slice(1) || null;
     if (id !== this.current.id || !this.routed) this.show(id);
     this.routed = true;
   }

@@ -6,18 +6,20 @@ export class StatusLine {
   constructor({ root, text, action }) {
     Object.assign(this, { root, text, action });
     this.timer = null;
-    this.said = null;
+    this.shown = null;
   }
 
   /** `tone` is wait or bad; `until` (ms since the epoch) counts down; `action` is `{label, run}` or `{label, href}`. */
   show({ tone, text, until = null, action = null }) {
+    const state = JSON.stringify([tone, text, until, action?.label]);
+    if (state === this.shown) return;
+    this.shown = state;
     clearInterval(this.timer);
     this.root.hidden = false;
     this.root.dataset.tone = tone;
     // The seconds are kept from screen readers, which would read them out every second.
     const seconds = el("span", { "aria-hidden": "true" });
-    if (text !== this.said || until !== null) this.text.replaceChildren(text, seconds);
-    this.said = text;
+    this.text.replaceChildren(text, seconds);
     this.action.replaceChildren(...(action ? [this.control(action)] : []));
     if (until === null) return;
     const tick = () => (seconds.textContent = ` Next try in ${Math.max(0, Math.ceil((until - Date.now()) / 1000))} s.`);
@@ -32,7 +34,7 @@ export class StatusLine {
 
   clear() {
     clearInterval(this.timer);
-    this.said = null;
+    this.shown = null;
     this.root.hidden = true;
     this.text.replaceChildren();
     this.action.replaceChildren();
