@@ -12,6 +12,7 @@ import psycopg
 from console.chat.released import Released, ReleasedEvents
 from gpu_workers.runner import connect as connect_to_valkey
 from tests.client import ChatClient, text_of
+from tests.e2e.people import Browser
 from tests.stack import Stack, wait_for
 
 LONG = {"max_tokens": 60}
@@ -93,25 +94,12 @@ async def test_somebody_elses_answer_cannot_be_resumed_or_cancelled(connect, liv
     client = await connect()
     await client.ask(parameters=LONG)
     exchange = (await client.until("answer.started"))["exchange"]
-    stranger = await connect(headers=await signed_in(live_stack))
+    stranger = await connect(headers=(await Browser.signed_in(live_stack)).headers)
 
     for event in ({"type": "chat.resume", "after": 0}, {"type": "chat.cancel"}):
         await stranger.send(event | {"exchange": exchange})
         assert (await stranger.until("error"))["error"]["code"] == "exchange_not_found"
     assert (await client.to_the_end())[-1]["finish_reason"] == "stop"
-
-
-async def signed_in(stack: Stack) -> dict[str, str]:
-    """Headers of the demo user's browser."""
-    async with httpx.AsyncClient(base_url=stack.url, follow_redirects=True) as http:
-        await http.get("/sign-in")
-        form = {
-            "username": stack.environment["BURSAR_USER"],
-            "password": stack.environment["BURSAR_USER_PASSWORD"],
-            "csrfmiddlewaretoken": http.cookies["csrftoken"],
-        }
-        assert (await http.post("/sign-in", data=form)).status_code == 200
-        return {"Cookie": f"sessionid={http.cookies['sessionid']}", "Origin": stack.url}
 
 
 async def test_a_cancel_ends_the_answer_and_frees_the_engine(connect, live_stack: Stack) -> None:
