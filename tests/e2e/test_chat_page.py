@@ -345,7 +345,7 @@ def test_a_refused_question_says_why_and_counts_down_until_it_can_be_asked_again
     visitor.ask_and_wait("The one that this minute has")
     with _limited_to(stack, requests_per_minute=1):
         visitor.page.reload()  # a socket keeps the limits that it was opened under
-        expect(visitor.page.locator("#model")).to_contain_text(MODEL)
+        expect(visitor.turns).to_have_count(1)
         refused = visitor.page.locator("article.turn[data-status=failed]")
         visitor.ask("One too many")
         expect(refused).to_contain_text("Too many questions at once")

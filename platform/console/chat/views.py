@@ -16,5 +16,5 @@ from console.accounts.models import Organisation
 @login_required
 def page(request: HttpRequest) -> HttpResponse:
     """The chat page of the signed-in user."""
-    organisation = Organisation.objects.filter(members__user_id=request.user.pk, is_active=True).first()
+    organisation = Organisation.objects.filter(members__user__username=request.user.get_username()).first()
     return render(request, "console/chat.html", {"organisation": organisation})
