@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,6 +14,8 @@ from django.core.asgi import get_asgi_application
 from gpu_workers.logging import configure_logging
 
 configure_logging()
+# A probe that finds the process not ready is no error of it, and probes come every second.
+logging.getLogger("django.request").addFilter(lambda record: getattr(record, "status_code", 0) != 503)
 django_application = get_asgi_application()
 
 # Django must be set up before the modules below import models.

@@ -7,13 +7,12 @@ from uuid import UUID
 
 from compliance.audit.queries import SELECT_PAYLOADS, turns_from_rows
 from compliance.audit.writer import Statement
-from compliance.crypto.record_key import seal_text
+from console.chat.titles import seal_title
 from gpu_workers.messages import ChatMessage
 from inference.errors import Refusal
 from inference.events import Caller
 from inference.snapshot import Pool
 
-TABLE = "chat_conversation"
 # Turns that are sent along; what does not fit the model's context is left out, oldest first.
 MAX_TURNS = 20
 CHARS_PER_TOKEN = 3
@@ -31,6 +30,7 @@ UPSERT = (
     "INSERT INTO chat_conversation (id, organisation_id, user_id, api_key_id, title, created_at, updated_at)"
     " VALUES (%s, %s, %s, %s, %s, now(), now())"
     " ON CONFLICT (id) DO UPDATE SET updated_at = now(), title = COALESCE(chat_conversation.title, excluded.title)"
+    " WHERE chat_conversation.deleted_at IS NULL"
 )
 
 
@@ -65,6 +65,6 @@ async def read_history(pool: Pool, conversation_id: UUID, caller: Caller, max_ch
 
 def touch_conversation(conversation_id: UUID, caller: Caller, title: str) -> Statement:
     """Create the conversation or move it to the top of the list."""
-    sealed = seal_text(title, organisation_id=caller.organisation_id, table=TABLE, column="title", row=conversation_id)
+    sealed = seal_title(title, organisation_id=caller.organisation_id, conversation_id=conversation_id)
     values = (conversation_id, caller.organisation_id, caller.user_id, caller.api_key_id, sealed)
     return Statement(UPSERT, values)
