@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from celery import Celery
@@ -32,6 +33,8 @@ def _set_up_logging(**_: Any) -> None:
 @worker_init.connect
 def _start(sender: Any = None, **_: Any) -> None:
     global _runner
+    # A request passes through three threads here; each hand-over waits for this at most.
+    sys.setswitchinterval(0.0005)
     _runner = Runner(worker_settings.load(), capacity=int(getattr(sender, "concurrency", 0) or 0))
     _runner.start()
 

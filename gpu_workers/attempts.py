@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from gpu_workers.engines.base import End, Engine, EngineBroken, EngineRefused, Piece
 from gpu_workers.messages import Claimed, Done, Failed, Frame, GenerateTask, Usage, cancelled_key
-from gpu_workers.replies import ReplyWriter
+from gpu_workers.replies import ReplyChannel, ReplyWriter
 from gpu_workers.sealing import Sealer
 
 log = structlog.get_logger(__name__)
@@ -31,6 +31,7 @@ class Attempts:
 
     def __init__(self, valkey: Redis, engine: Engine, seal_key: bytes, worker: str) -> None:
         self._valkey = valkey
+        self._replies = ReplyChannel(valkey)
         self._engine = engine
         self._seal_key = seal_key
         self._worker = worker
@@ -68,7 +69,7 @@ class Attempts:
     async def run(self, task: GenerateTask) -> None:
         """Run `task` to its last frame. Raises nothing: what goes wrong is told to the owner."""
         name = f"{task.exchange}:{task.attempt}"
-        reply = ReplyWriter(self._valkey, Sealer(self._seal_key, task.exchange), task)
+        reply = ReplyWriter(self._replies, Sealer(self._seal_key, task.exchange), task)
         counted = _Counted()
         work = asyncio.create_task(self._work(task, name, reply, counted))
         entry = self._running[name] = _Running(task.owner, work)
@@ -101,15 +102,17 @@ class Attempts:
     async def _work(self, task: GenerateTask, name: str, reply: ReplyWriter, counted: _Counted) -> Frame:
         left = task.deadline - time.time()
         async with asyncio.timeout(max(0.0, left)):
+            claimed = reply.frame(Claimed(self._worker))
             # Registered before this look, so that a cancel is seen by one of the two.
-            if await reply.claim(Claimed(self._worker), cancelled_key(task.exchange, task.attempt)):
+            cancelled = self._valkey.exists(cancelled_key(task.exchange, task.attempt))
+            if (await asyncio.gather(claimed, cancelled))[1]:
                 return Done("cancelled", counted.usage())
             async with aclosing(self._engine.stream(task)) as stream:  # type: ignore[type-var]
                 async for item in stream:
                     if isinstance(item, End):
                         return Done(item.finish_reason, item.usage or counted.usage())
                     counted.add(item)
-                    await reply.delta(item.text)
+                    reply.delta(item.text)
         raise EngineBroken("The engine closed the answer before its end.")
 
 

@@ -1,82 +1,114 @@
-"""The way back: an attempt's frames, sealed and numbered, onto the stream of the process that asked."""
+"""The way back: frames of attempts, sealed and numbered, onto the streams of the processes that asked."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
-from gpu_workers.messages import Claimed, Delta, Frame, GenerateTask, encode
+from gpu_workers.messages import Delta, Frame, GenerateTask, encode
 from gpu_workers.sealing import Sealer, frame_place
 
 # The answer's beginning goes out token by token, since inspection holds a word until the next one begins;
 # after that, deltas are gathered for this long.
 EAGER_DELTAS = 4
 COALESCE_S = 0.025
+# Frames of all attempts that are ready within this time travel in one round trip.
+GATHER_S = 0.001
 # A stream that nobody reads any more must not grow without end. Far above what a living reader leaves.
 STREAM_MAXLEN = 50_000
 
+Fields = dict[str, bytes | int]
+
+
+class ReplyChannel:
+    """Sends the frames of every attempt of this worker, in the order in which they were handed over."""
+
+    def __init__(self, valkey: Redis) -> None:
+        self._valkey = valkey
+        self._waiting: list[tuple[str, Fields, asyncio.Future[None]]] = []
+        self._sender: asyncio.Task[None] | None = None
+
+    def send(self, stream: str, fields: Fields) -> asyncio.Future[None]:
+        """Done when Valkey has the frame; fails with `RedisError`."""
+        sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        sent.add_done_callback(lambda future: future.cancelled() or future.exception())
+        self._waiting.append((stream, fields, sent))
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._send_all())
+        return sent
+
+    async def _send_all(self) -> None:
+        try:
+            while self._waiting:
+                await asyncio.sleep(GATHER_S)
+                batch, self._waiting = self._waiting, []
+                await self._send(batch)
+        finally:
+            self._sender = None
+
+    async def _send(self, batch: list[tuple[str, Fields, asyncio.Future[None]]]) -> None:
+        error: BaseException | None = None
+        try:
+            async with self._valkey.pipeline(transaction=False) as pipe:
+                for stream, fields, _ in batch:
+                    pipe.xadd(stream, fields, maxlen=STREAM_MAXLEN, approximate=True)  # type: ignore[arg-type]
+                await pipe.execute()
+        except (RedisError, OSError) as failure:
+            error = failure
+        for _, _, sent in batch:
+            if sent.done():
+                continue
+            if error is None:
+                sent.set_result(None)
+            else:
+                sent.set_exception(RedisError(type(error).__name__))
+
 
 class ReplyWriter:
-    """Frames of one attempt, in order. Not for use by two tasks at once."""
+    """Frames of one attempt, in order."""
 
-    def __init__(self, valkey: Redis, sealer: Sealer, task: GenerateTask) -> None:
-        self._valkey = valkey
+    def __init__(self, channel: ReplyChannel, sealer: Sealer, task: GenerateTask) -> None:
+        self._channel = channel
         self._sealer = sealer
         self._task = task
         self._sequence = 0
         self._deltas = 0
         self._held: list[str] = []
-        self._flusher: asyncio.Task[None] | None = None
-        self._lock = asyncio.Lock()
+        self._flush_at: asyncio.TimerHandle | None = None
+        self._last: asyncio.Future[None] | None = None
 
-    async def delta(self, text: str) -> None:
+    def delta(self, text: str) -> None:
+        """Send or hold some text. Raises `RedisError` where what was sent before did not arrive."""
+        if self._last is not None and self._last.done():
+            self._last.result()
         self._deltas += 1
-        if self._flusher is not None and self._flusher.done():
-            self._flusher.result()  # a flush that failed ends the attempt
         if self._deltas <= EAGER_DELTAS:
-            await self._send(Delta(text))
+            self._send(Delta(text))
             return
         self._held.append(text)
-        if self._flusher is None or self._flusher.done():
-            self._flusher = asyncio.create_task(self._flush_later())
+        if self._flush_at is None:
+            self._flush_at = asyncio.get_running_loop().call_later(COALESCE_S, self._flush)
 
     async def frame(self, frame: Frame) -> None:
-        """Send what is held, then `frame`."""
-        if self._flusher is not None and not self._flusher.done():
-            self._flusher.cancel()
-        await self._flush()
-        await self._send(frame)
+        """Send what is held, then `frame`, and wait until it has arrived. Raises `RedisError`."""
+        self._flush()
+        await asyncio.shield(self._send(frame))
 
-    async def claim(self, frame: Claimed, cancelled: str) -> bool:
-        """Send the first frame; whether the attempt was cancelled before it was taken."""
-        async with self._valkey.pipeline(transaction=False) as pipe:
-            self._add(pipe, frame)
-            pipe.exists(cancelled)
-            _, found = await pipe.execute()
-        return bool(found)
+    def _flush(self) -> None:
+        if self._flush_at is not None:
+            self._flush_at.cancel()
+            self._flush_at = None
+        if self._held:
+            text = "".join(self._held)
+            self._held.clear()
+            self._send(Delta(text))
 
-    async def _flush_later(self) -> None:
-        await asyncio.sleep(COALESCE_S)
-        # Shielded: a frame that cancels the wait must not cancel a send that has begun.
-        await asyncio.shield(self._flush())
-
-    async def _flush(self) -> None:
-        async with self._lock:
-            if self._held:
-                text = "".join(self._held)
-                self._held.clear()
-                await self._add(self._valkey, Delta(text))
-
-    async def _send(self, frame: Frame) -> None:
-        async with self._lock:
-            await self._add(self._valkey, frame)
-
-    def _add(self, client: Redis, frame: Frame) -> Awaitable[object]:
-        """Append one frame, at once or as part of a pipeline."""
+    def _send(self, frame: Frame) -> asyncio.Future[None]:
         task = self._task
         sealed = self._sealer.seal(encode(frame), place=frame_place(task.attempt, self._sequence))
-        fields = {"x": task.exchange.bytes, "a": task.attempt, "n": self._sequence, "s": sealed}
+        fields: Fields = {"x": task.exchange.bytes, "a": task.attempt, "n": self._sequence, "s": sealed}
         self._sequence += 1
-        return client.xadd(task.reply_to, fields, maxlen=STREAM_MAXLEN, approximate=True)  # type: ignore[arg-type]
+        self._last = self._channel.send(task.reply_to, fields)
+        return self._last

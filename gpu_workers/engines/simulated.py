@@ -192,7 +192,7 @@ def main() -> None:
     parser.add_argument("--model", default="simulated")
     parser.add_argument("--text", default=os.environ.get("SIMULATED_TEXT", DEFAULT_TEXT))
     parser.add_argument("--ttft-ms", type=float, default=float(os.environ.get("SIMULATED_TTFT_MS", "60")))
-    parser.add_argument("--itl-ms", type=float, default=float(os.environ.get("SIMULATED_ITL_MS", "8")))
+    parser.add_argument("--itl-ms", type=float, default=float(os.environ.get("SIMULATED_ITL_MS", "5")))
     parser.add_argument("--sigma", type=float, default=0.25)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--context-length", type=int, default=4096)

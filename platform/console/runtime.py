@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import socket
+import sys
 from typing import Protocol
 
 import structlog
@@ -133,6 +134,8 @@ def current() -> Runtime:
 
 async def start() -> None:
     global _runtime
+    # The thread that publishes to Celery competes with the event loop; its hand-over waits for this at most.
+    sys.setswitchinterval(0.0005)
     runtime = Runtime()
     await runtime.start()
     _runtime = runtime
