@@ -14,13 +14,8 @@ from console.local.terminal import Progress
 from console.local.workspace import Workspace
 
 # What pip prints, and what that means for the person at the terminal; the first match counts.
-EXPLANATIONS = [
+FAILURES = [
     (r"No space left on device|Errno 28|Disk quota exceeded", "the disk is full: free some space and run again"),
-    (
-        r"DO NOT MATCH THE HASHES",
-        "a downloaded package is not the one that was pinned (damaged or altered): run again, and if it stays, do not"
-        " use that package index",
-    ),
     (r"connection broken by", "the package index cannot be reached: check the network and run again"),
     (
         r"Max retries|Connection(?:Error| broken| reset)|Read timed out|IncompleteRead|ProtocolError|SSLError|"
@@ -28,20 +23,33 @@ EXPLANATIONS = [
         "a download broke off: check the network and run again (finished downloads are kept)",
     ),
 ]
-UNAVAILABLE = r"No matching distribution found for (\S+)"
+UNAVAILABLE = [
+    (
+        r"DO NOT MATCH THE HASHES",
+        "a downloaded package is not the one that was pinned (damaged or altered): run again, and if it stays, do not"
+        " use that package index",
+    ),
+    (
+        r"No matching distribution found for (\S+)",
+        "the package index does not offer {} for this machine and this Python",
+    ),
+    # With a constraints file pip says it in this way.
+    (r"Cannot install (\S+) because", "pip's settings and the package index do not allow {}"),
+]
 
 
 class PackageUnavailableError(CannotRunError):
-    """The index does not have this build of a package."""
+    """No index has the pinned build of a package."""
 
 
 def explain(output: str, otherwise: str = "pip failed") -> CannotRunError:
     """The error that the output of a failed installation stands for."""
-    for pattern, meaning in EXPLANATIONS:
+    for pattern, meaning in FAILURES:
         if re.search(pattern, output):
             return CannotRunError(meaning)
-    if found := re.search(UNAVAILABLE, output):
-        return PackageUnavailableError(f"the package index does not offer {found[1]} for this machine and this Python")
+    for pattern, meaning in UNAVAILABLE:
+        if found := re.search(pattern, output):
+            return PackageUnavailableError(meaning.format(*found.groups()))
     errors = [line for line in output.splitlines() if line.startswith("ERROR: ")]
     return CannotRunError(f"{otherwise}: {errors[-1].removeprefix('ERROR: ')}" if errors else otherwise)
 
