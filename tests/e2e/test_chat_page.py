@@ -9,10 +9,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, StorageState, expect
+from playwright.sync_api import Browser, BrowserContext, StorageState, expect
 
 from tests.browser import running_browser
 from tests.e2e.cable import Cable
+from tests.e2e.visitor import Visitor
 from tests.services import running_services
 from tests.stack import MODEL, Stack, running_stack
 
@@ -52,61 +53,6 @@ def stack(cable: Cable, tmp_path_factory: pytest.TempPathFactory) -> Iterator[St
 def browser() -> Iterator[Browser]:
     with running_browser() as browser:
         yield browser
-
-
-class Visitor:
-    """A signed-in person's page. `complaints` are the browser's: blocked by policy, errors, failed requests."""
-
-    def __init__(self, context: BrowserContext, stack: Stack, cable: Cable) -> None:
-        self.stack = stack
-        self.url = cable.url
-        self.page = context.new_page()
-        self.complaints: list[str] = []
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.add_init_script(
-            "addEventListener('securitypolicyviolation',"
-            " e => console.error(`policy: ${e.violatedDirective} ${e.blockedURI}`))"
-        )
-
-    def sign_in(self, user: str = "USER") -> None:
-        """Through the form, as a person does."""
-        self.page.goto(self.url)
-        password = self.stack.environment["BURSAR_USER_PASSWORD" if user == "USER" else f"BURSAR_{user}_PASSWORD"]
-        name = self.stack.environment["BURSAR_USER" if user == "USER" else f"BURSAR_{user}_USER"]
-        self.page.get_by_label("User name").fill(name)
-        self.page.get_by_label("Password").fill(password)
-        self.page.get_by_role("button", name="Sign in").click()
-        self.page.wait_for_url(f"{self.url}/")
-
-    @property
-    def question(self) -> Locator:
-        return self.page.get_by_label("Your question")
-
-    @property
-    def turns(self) -> Locator:
-        return self.page.locator("article.turn")
-
-    @property
-    def status(self) -> Locator:
-        return self.page.locator("#status")
-
-    @property
-    def stop(self) -> Locator:
-        return self.page.get_by_role("button", name="Stop the answer")
-
-    def ask(self, text: str) -> Locator:
-        """Types a question and sends it; the turn that it became."""
-        before = self.turns.count()
-        self.question.fill(text)
-        self.question.press("Enter")
-        expect(self.turns).to_have_count(before + 1)
-        return self.turns.last
-
-    def ask_and_wait(self, text: str) -> Locator:
-        turn = self.ask(text)
-        expect(turn).to_have_attribute("data-status", "finished", timeout=30_000)
-        return turn
 
 
 @pytest.fixture(scope="module")

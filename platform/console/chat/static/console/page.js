@@ -4,12 +4,12 @@ import * as api from "./api.js";
 import { Announcer } from "./announcer.js";
 import { Chat } from "./chat.js";
 import { Composer } from "./composer.js";
+import { conditionOf } from "./condition.js";
 import { ConversationList } from "./conversations.js";
 import { byId } from "./dom.js";
 import { Drafts } from "./drafts.js";
 import { Drawer } from "./drawer.js";
 import { Models } from "./models.js";
-import { closure } from "./refusals.js";
 import { ChatSocket } from "./socket.js";
 import { StatusLine } from "./status-line.js";
 import { Thread } from "./thread.js";
@@ -285,7 +285,7 @@ class Page {
       this.conversations = [...begun, ...listed];
       this.refresh();
     } catch (error) {
-      this.failed(error);
+      this.failed(error, { silent: true });
     }
   }
 
@@ -297,7 +297,7 @@ class Page {
       await api.renameConversation(id, title);
     } catch (error) {
       entry.title = before;
-      this.failed(error);
+      this.failed(error, { silent: false });
     }
     this.refresh();
   }
@@ -309,7 +309,7 @@ class Page {
     try {
       await api.deleteConversation(id);
     } catch (error) {
-      this.failed(error);
+      this.failed(error, { silent: false });
       return;
     }
     this.known.delete(id);
@@ -349,9 +349,10 @@ class Page {
     this.refresh();
   }
 
-  failed(error) {
+  /** `silent` where the reader did not ask for what failed, and the status line says that the network is gone. */
+  failed(error, { silent }) {
     if (error instanceof api.SignedOut) this.setConnection({ name: "signed-out" });
-    else if (error.status !== 0) this.tell(error.message);
+    else if (!silent || error.status !== 0) this.tell(error.message);
   }
 
   tell(text) {
@@ -370,31 +371,17 @@ class Page {
     this.thread.setBusy(this.runningTurn !== null || !this.canAsk);
     const title = this.conversations.find((conversation) => conversation.id === this.current.id)?.title;
     document.title = title ? `${title} · Bursar` : "Bursar";
-    const condition = this.condition();
-    if (condition) this.status.show(condition);
+    const { connection, slow, message } = this;
+    const condition = conditionOf({ connection, slow, message, isWarming: this.models.isWarming });
+    if (condition) this.status.show({ ...condition, action: this.actionFor(condition.remedy) });
     else this.status.clear();
   }
 
-  condition() {
-    const { name, retryAt, code } = this.connection;
-    if (name === "signed-out") {
-      const next = encodeURIComponent(location.pathname + location.hash);
-      const action = { label: "Sign in", href: `${this.signInAddress}?next=${next}` };
-      return { tone: "bad", text: "You are signed out. What you wrote is kept in this window.", action };
-    }
-    if (name === "refused") return { tone: "bad", text: closure(code) };
-    if (!navigator.onLine) {
-      return { tone: "bad", text: "You are offline. What you send is kept and goes out when the connection is back." };
-    }
-    if (name === "waiting" && this.slow) {
-      const action = { label: "Try now", run: () => this.chat.socket.retryNow() };
-      return { tone: "bad", text: "The connection is lost.", until: retryAt, action };
-    }
-    if (name === "connecting" && this.slow) return { tone: "wait", text: "Connecting…" };
-    if (this.models.isWarming) {
-      return { tone: "wait", text: "The model is warming up. You can write meanwhile; sending works once it is ready." };
-    }
-    return this.message ? { tone: "wait", text: this.message } : null;
+  actionFor(remedy) {
+    if (remedy === "retry") return { label: "Try now", run: () => this.chat.socket.retryNow() };
+    if (remedy !== "sign-in") return null;
+    const next = encodeURIComponent(location.pathname + location.hash);
+    return { label: "Sign in", href: `${this.signInAddress}?next=${next}` };
   }
 }
 
