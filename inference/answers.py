@@ -24,17 +24,21 @@ class Answers:
 
     def start(self, ask: Ask, caller: Caller, on_event: Callable[[Event], None]) -> Cancellation:
         """Serve `ask` and hand every event to `on_event`, which must not block."""
+        return self._start(ask, caller, on_event)[1]
+
+    def _start(
+        self, ask: Ask, caller: Caller, on_event: Callable[[Event], None]
+    ) -> tuple[asyncio.Task[None], Cancellation]:
         cancellation = Cancellation()
         task = asyncio.create_task(self._run(ask, caller, cancellation, on_event), name=f"answer-{ask.exchange_id}")
         self._running[task] = cancellation
         task.add_done_callback(lambda done: self._running.pop(done, None))
-        return cancellation
+        return task, cancellation
 
     async def events(self, ask: Ask, caller: Caller) -> AsyncGenerator[Event, None]:
         """The same as an iterator; closing it early cancels the answer, whose outcome is recorded all the same."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        cancellation = self.start(ask, caller, queue.put_nowait)
-        task = next(task for task, own in self._running.items() if own is cancellation)
+        task, cancellation = self._start(ask, caller, queue.put_nowait)
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:

@@ -72,6 +72,7 @@ class GroupWriter:
         try:
             self._waiting.put_nowait(_Record(statements, committed))
         except asyncio.QueueFull:
+            log.error("record_queue_full", waiting=MAX_WAITING)
             committed.set_exception(RecordUnavailable("Too many records wait to be written."))
         return committed
 

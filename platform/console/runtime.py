@@ -30,6 +30,7 @@ from inference.dispatch import Dispatcher
 from inference.fleet import Fleet
 from inference.leases import Leases
 from inference.pipeline import Pipeline
+from inference.refusals import RefusalRecorder
 from inference.replies import ReplyReader
 from inference.snapshot import ConfigurationWatcher, Pool, load_catalog
 
@@ -70,6 +71,7 @@ class Runtime:
             dispatcher=self.dispatcher,
             writer=self.writer,
         )
+        self.refusals = RefusalRecorder(self.writer)
         self.answers = Answers(self.pipeline)
         self.released = ReleasedEvents(self.valkey, seal_key, self.owner)
         self.live = LiveAnswers(self.answers, self.released, self.writer, self.valkey, self.owner)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 
 import httpx
+import psycopg
 import pytest
 import websockets
 
 from tests.client import ChatClient
-from tests.stack import MODEL, Stack
+from tests.stack import MODEL, Stack, wait_for
 
 SEND = {"type": "chat.send", "id": "x", "text": "hello"}
 UNKNOWN = str(uuid.uuid4())
@@ -228,3 +230,39 @@ def test_another_method_is_refused(live_stack: Stack) -> None:
     headers = {"Authorization": f"Bearer {live_stack.api_key}"}
     response = httpx.get(f"{live_stack.url}/v1/chat/completions", headers=headers)
     assert (response.status_code, response.json()["error"]["code"]) == (405, "method_not_allowed")
+
+
+def refusals(stack: Stack, param: str) -> list[dict[str, str]]:
+    with psycopg.connect(stack.environment["BURSAR_DATABASE_URL"]) as connection:
+        sql = "SELECT facts FROM audit_entry WHERE kind = 'refusal' AND facts->>'param' = %s"
+        return [row[0] for row in connection.execute(sql, [param]).fetchall()]
+
+
+async def test_refusals_are_in_the_record_without_what_was_sent(connect, live_stack: Stack) -> None:
+    client = await connect()
+    await client.send_raw(send(flavour="4111 1111 1111 1111"))
+    await client.until("error")
+    headers = {"Authorization": f"Bearer {live_stack.api_key}"}
+    httpx.post(f"{live_stack.url}/v1/chat/completions", json=BODY | {"flavour": "4111 1111 1111 1111"}, headers=headers)
+
+    await asyncio.to_thread(wait_for, lambda: len(refusals(live_stack, "flavour")) == 2, "both are recorded")
+
+    found = refusals(live_stack, "flavour")
+    assert {entry["channel"] for entry in found} == {"socket", "http"}
+    assert all(entry["caller"].startswith("key:") for entry in found)
+    assert "4111" not in str(found)
+
+
+async def test_a_flood_of_unknown_callers_does_not_fill_the_record(live_stack: Stack) -> None:
+    def count() -> int:
+        with psycopg.connect(live_stack.environment["BURSAR_DATABASE_URL"]) as connection:
+            sql = "SELECT count(*) FROM audit_entry WHERE facts->>'caller' = 'unknown'"
+            return int((connection.execute(sql).fetchone() or (0,))[0])
+
+    before = count()
+    async with httpx.AsyncClient(limits=httpx.Limits(max_connections=20)) as http:
+        url = f"{live_stack.url}/v1/chat/completions"
+        responses = await asyncio.gather(*(http.post(url) for _ in range(600)))
+    assert {response.status_code for response in responses} == {401}
+    await asyncio.to_thread(wait_for, lambda: count() > before, "some are recorded")
+    assert count() - before < 600

@@ -54,12 +54,16 @@ class Completions:
 
     async def _answer(self, scope: Scope, headers: dict[bytes, str], receive: Receive, response: _Response) -> None:
         caller = runtime.current().keyring.find(headers.get(b"authorization"))
-        if caller is None:
-            raise Refusal("invalid_api_key", "A valid API key must be sent as a bearer token.")
-        if scope["method"] != "POST":
-            raise Refusal("method_not_allowed", "Chat completions are asked for with POST.")
-        body = parse(await _read_body(receive))
-        ask = _ask(body, response.request_id)
+        try:
+            if caller is None:
+                raise Refusal("invalid_api_key", "A valid API key must be sent as a bearer token.")
+            if scope["method"] != "POST":
+                raise Refusal("method_not_allowed", "Chat completions are asked for with POST.")
+            body = parse(await _read_body(receive))
+            ask = _ask(body, response.request_id)
+        except Refusal as refusal:
+            _record(refusal, caller)
+            raise
         await _until_gone(receive, self._respond(body, ask, caller, response))
 
     async def _respond(self, body: CompletionBody, ask: Ask, caller: Caller, response: _Response) -> None:
@@ -69,6 +73,16 @@ class Completions:
                 await _stream(events, ask, response, include_usage)
             else:
                 await _whole(events, ask, response)
+
+
+def _record(refusal: Refusal, caller: Caller | None) -> None:
+    """What is refused before it is an exchange; the pipeline records its own refusals."""
+    runtime.current().refusals.record(
+        refusal,
+        channel="http",
+        caller=caller.name if caller else "unknown",
+        organisation_id=caller.organisation_id if caller else None,
+    )
 
 
 def _ask(body: CompletionBody, request_id: str) -> Ask:

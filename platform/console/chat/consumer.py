@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, TypeVar
@@ -33,6 +32,7 @@ from inference.admission import broker_gone
 from inference.errors import Refusal, log_unexpected
 from inference.events import Ask, Caller
 from inference.pipeline import AUDIT_UNAVAILABLE
+from inference.rates import TokenBucket
 from inference.routing import find_candidates
 
 log = structlog.get_logger(__name__)
@@ -55,23 +55,6 @@ async def refuse_unknown_path(receive: Callable[[], Awaitable[Any]], send: Calla
     await send({"type": "websocket.close"})
 
 
-class FrameRate:
-    """A bucket of `FRAMES_PER_SECOND` frames that refills steadily."""
-
-    def __init__(self) -> None:
-        self._left = float(FRAMES_PER_SECOND)
-        self._at = time.monotonic()
-
-    def take(self) -> bool:
-        now = time.monotonic()
-        self._left = min(FRAMES_PER_SECOND, self._left + (now - self._at) * FRAMES_PER_SECOND)
-        self._at = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
-
-
 class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
     """One socket. Nothing here decides anything about an answer."""
 
@@ -80,7 +63,7 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
     def __init__(self) -> None:
         self._parts = runtime.current()
         self._outbox = Outbox(self._send_text, self._drop_slow_reader)
-        self._rate = FrameRate()
+        self._rate = TokenBucket(FRAMES_PER_SECOND)
         self._refused_frames = 0
         self._live: dict[str, LiveAnswer] = {}
         self._starting: set[str] = set()
@@ -100,7 +83,8 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         try:
             self.identity = await self._authenticate()
         except _Unauthenticated as error:
-            log.info("socket_refused", code=error.code)
+            refusal = Refusal("invalid_api_key", f"The socket was closed with {error.code}.", param=str(error.code))
+            self._parts.refusals.record(refusal, channel="socket", caller="unknown", organisation_id=None)
             await self._close(error.code)
         except (psycopg.Error, PoolTimeout, RedisError, OSError) as error:
             log.warning("socket_not_authenticated", error=type(error).__name__)
@@ -123,7 +107,7 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
             ask_id = event.id if isinstance(event, ChatSend) else None
             await self._handle(event)
         except Refusal as refusal:
-            self._outbox.put(protocol.encode_error(refusal, ask_id))
+            self._refuse(refusal, ask_id)
         except Exception as error:
             self._fail(error)
         if self._refused_frames > MAX_REFUSED_FRAMES:
@@ -193,7 +177,7 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
                 raise
             self._run(send, ask, caller)
         except Refusal as refusal:
-            self._outbox.put(protocol.encode_error(refusal, send.id))
+            self._refuse(refusal, send.id)
         except (psycopg.Error, PoolTimeout):
             self._outbox.put(protocol.encode_error(AUDIT_UNAVAILABLE, send.id))
         except (RedisError, OSError):
@@ -270,7 +254,7 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
             if not protocol.is_final(last):
                 raise Refusal("outcome_unknown", "The process that served this answer is gone.", param="exchange")
         except Refusal as refusal:
-            self._outbox.put(protocol.encode_error(refusal, ask_id))
+            self._refuse(refusal, ask_id)
         except (RedisError, OSError):
             self._outbox.put(protocol.encode_error(broker_gone(), ask_id))
 
@@ -305,6 +289,14 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
+
+    def _refuse(self, refusal: Refusal, ask_id: str | None) -> None:
+        """What is refused before it is an exchange; the pipeline records its own refusals."""
+        caller = self.identity.caller
+        self._parts.refusals.record(
+            refusal, channel="socket", caller=caller.name, organisation_id=caller.organisation_id
+        )
+        self._outbox.put(protocol.encode_error(refusal, ask_id))
 
     def _fail(self, error: BaseException) -> None:
         log_unexpected("socket_failed", error)
