@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from uuid import UUID
 
 import structlog
@@ -15,8 +16,10 @@ from inference.rates import TokenBucket
 
 log = structlog.get_logger(__name__)
 
-# What anybody can cause must not fill the record: past this rate refusals are counted, and the count is recorded.
-MAX_PER_SECOND = 20
+# What anybody can cause must not fill the record: past this rate a caller's refusals are counted, and the count is
+# recorded. All unknown callers are one.
+MAX_PER_SECOND = 50
+MAX_CALLERS = 10_000
 
 
 class RefusalRecorder:
@@ -24,19 +27,25 @@ class RefusalRecorder:
 
     def __init__(self, writer: GroupWriter) -> None:
         self._writer = writer
-        self._rate = TokenBucket(MAX_PER_SECOND)
-        self._suppressed = 0
+        self._rates: dict[str, TokenBucket] = {}
+        self._suppressed: Counter[str] = Counter()
 
     def record(self, refusal: Refusal, *, channel: str, caller: str, organisation_id: UUID | None) -> None:
         """`caller` is the name of a known one, or "unknown"."""
-        if not self._rate.take():
-            self._suppressed += 1
+        if not self._rate_of(caller).take():
+            self._suppressed[caller] += 1
             return
         facts = {"error_code": refusal.code, "param": refusal.param, "channel": channel, "caller": caller}
-        if self._suppressed:
-            facts["suppressed_before"] = str(self._suppressed)
-            self._suppressed = 0
+        if suppressed := self._suppressed.pop(caller, 0):
+            facts["suppressed_before"] = str(suppressed)
         entry = insert_entry(
             uuid7(), organisation_id=organisation_id, exchange_id=uuid7(), kind=EntryKind.REFUSAL, facts=facts
         )
         self._writer.submit([entry])
+
+    def _rate_of(self, caller: str) -> TokenBucket:
+        if caller not in self._rates:
+            if len(self._rates) >= MAX_CALLERS:
+                self._rates.clear()  # all begin anew, with a full bucket each
+            self._rates[caller] = TokenBucket(MAX_PER_SECOND)
+        return self._rates[caller]
