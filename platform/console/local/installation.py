@@ -11,7 +11,7 @@ from console.local.engine_choice import first_model, read_wish
 from console.local.errors import CannotRunError
 from console.local.places import ROOT, private_directory
 from console.local.ports import choose_port, wanted_host, wanted_port
-from console.local.terminal import complain
+from console.local.terminal import complain, say
 from console.local.workspace import workspace_in
 
 RUN_LOCK = "BURSAR_RUN_LOCK"
@@ -82,6 +82,8 @@ def _install(options: argparse.Namespace, var: Path) -> None:
     steps += [browser.is_present] if options.purpose == "test" else []
     if all(step() for step in steps if step):
         return
+    if wants_engine and not engine_environment.is_complete():
+        say("first everything is installed into this directory: about 4 minutes and 5 GB, once")
     lock = locks.hold(var / "install.lock", "another installation is going on in this checkout: wait for its end")
     with workspace_in(var) as workspace:
         environments.PLATFORM.ensure(workspace)

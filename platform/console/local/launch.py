@@ -73,7 +73,7 @@ class Launch:
             server.prepare()
         self._supervision.start(self._environment)
         for server in stores:
-            servers.wait_ready(server, self._is_going)
+            servers.wait_ready(server, partial(self._is_going, progress))
         self._what.postgres.ensure_database()
         progress.done()
         credentials.write(self._var / "settings.env", self._what.settings)
@@ -131,7 +131,10 @@ class Launch:
         self._watch.look(self._supervision.states())
         orphans.end_orphans(self._supervision.pid, *known)
 
-    def _is_going(self) -> bool:
+    def _is_going(self, progress: Progress | None = None) -> bool:
+        """Whether the supervisor runs. Raises StopRequestedError when somebody wants it to end."""
+        if progress is not None:
+            progress.tick()
         if self._stops or self._hangup.happened():
             raise StopRequestedError
         return self._supervision.is_alive()

@@ -110,6 +110,6 @@ def _latest(log: Path) -> str:
         lines = file.read().decode(errors="replace").splitlines()
     for line in reversed(lines):
         if found := re.match(r"\s*(Collecting|Downloading|Using cached|Installing collected)\s+(\S+)", line):
-            name = found[2].rpartition("/")[2]
-            return "installing" if found[1] == "Installing collected" else f"at {name}"
+            name = re.split(r"[=-]", found[2].rpartition("/")[2])[0]
+            return "unpacking" if found[1] == "Installing collected" else f"at {name}"
     return ""

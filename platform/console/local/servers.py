@@ -42,8 +42,9 @@ def start(server: Server, log: IO[bytes] | int = subprocess.DEVNULL) -> "subproc
     return process
 
 
-def wait_ready(server: Server, alive: Callable[[], bool], timeout_s: float = 60) -> None:
-    """Wait until `server` answers. Raises CannotRunError when it ends or takes longer than `timeout_s`."""
+def wait_ready(server: Server, alive: Callable[[], bool], timeout_s: float = 600) -> None:
+    """Wait until `server` answers; after a crash it may read a long log first. Raises CannotRunError when it ends or
+    takes longer than `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not server.is_ready():
         if not alive() or time.monotonic() > deadline:

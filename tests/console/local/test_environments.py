@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -212,15 +211,3 @@ def test_a_disk_that_fills_up_is_one_sentence():
 
 def test_a_directory_without_write_permission_is_one_sentence():
     assert "cannot be written to" in explain(PermissionError(13, "Permission denied", "/opt/bursar/var"))
-
-
-def test_progress_is_said_while_a_step_takes_long(capsys):
-    from console.local.terminal import Progress
-
-    progress = Progress("Installing", "about 1 min", every_s=0.05)
-    progress.tick("at django")
-    time.sleep(0.06)
-    progress.tick("at numpy")
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2
-    assert lines[1].endswith("at numpy")
