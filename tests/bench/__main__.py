@@ -118,11 +118,14 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1500)
     parser.add_argument("--web", type=int, default=1, help="web processes")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory, running_services() as services:
-        with running_stack(services, Path(directory), web_count=options.web) as stack:
-            lift_limits(stack)
-            asyncio.run(measure_latency(stack, options.rate, options.count))
-            asyncio.run(measure_idle_sockets(stack))
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        running_services() as services,
+        running_stack(services, Path(directory), web_count=options.web) as stack,
+    ):
+        lift_limits(stack)
+        asyncio.run(measure_latency(stack, options.rate, options.count))
+        asyncio.run(measure_idle_sockets(stack))
 
 
 if __name__ == "__main__":
