@@ -18,7 +18,6 @@ from console.local.places import places_for, remove_places
 from console.local.postgres import Postgres
 from console.local.valkey import Valkey
 
-
 PREFIX = "bursar-tests-"
 # A directory this young may belong to a test that has not taken its lock yet.
 JUST_MADE_S = 60
