@@ -44,7 +44,8 @@ def _engine_kind() -> EngineKind:
     raise SettingsError(f"BURSAR_ENGINE must be one of {', '.join(get_args(EngineKind))}.")
 
 
-def _seal_key() -> bytes:
+def seal_key() -> bytes:
+    """The key that web processes and workers share. Raises `SettingsError`."""
     try:
         key = bytes.fromhex(_required("BURSAR_SEAL_KEY"))
     except ValueError:
@@ -62,7 +63,7 @@ def load() -> WorkerSettings:
         raise SettingsError("BURSAR_CONTEXT_LENGTH must be a whole number.") from None
     return WorkerSettings(
         valkey_url=_required("BURSAR_VALKEY_URL"),
-        seal_key=_seal_key(),
+        seal_key=seal_key(),
         deployment=_required("BURSAR_DEPLOYMENT"),
         engine=_engine_kind(),
         engine_url=_required("BURSAR_ENGINE_URL").rstrip("/"),

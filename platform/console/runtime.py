@@ -16,12 +16,14 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from compliance.audit.writer import GroupWriter
+from compliance.crypto import record_key
 from compliance.pii.inspector import Inspector
 from console.accounts.keyring import Keyring
 from console.celery import app as celery_app
 from console.chat.live import LiveAnswers
 from console.chat.released import ReleasedEvents
 from console.chat.sockets import OpenSockets
+from gpu_workers import settings as worker_settings
 from gpu_workers.messages import HEARTBEAT_TTL_MS, owner_key
 from gpu_workers.runner import connect
 from inference.admission import Admission
@@ -49,7 +51,9 @@ class Runtime:
     """Everything a web process serves with. `owner` names the process in records and in Valkey."""
 
     def __init__(self) -> None:
-        seal_key = bytes.fromhex(settings.SEAL_KEY)
+        # A process that could not seal or record would refuse every request: it says so now, and does not start.
+        seal_key = worker_settings.seal_key()
+        record_key.current()
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self.valkey: Redis = connect(settings.VALKEY_URL)
         self.pool: Pool = AsyncConnectionPool(

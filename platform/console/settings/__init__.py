@@ -34,7 +34,6 @@ DATABASE_URL = os.environ.get("BURSAR_DATABASE_URL", "postgresql:///bursar")
 VALKEY_URL = os.environ.get("BURSAR_VALKEY_URL", "redis://127.0.0.1:6379/0")
 SECRET_KEY = os.environ.get("BURSAR_SECRET_KEY", "")
 RECORD_KEY = os.environ.get("BURSAR_RECORD_KEY", "")
-SEAL_KEY = os.environ.get("BURSAR_SEAL_KEY", "")
 PUBLIC_URL = os.environ.get("BURSAR_URL", "http://127.0.0.1:8000")
 
 DEBUG = os.environ.get("BURSAR_DEBUG") == "1"
