@@ -17,8 +17,9 @@ from msgspec import Struct, msgpack
 
 from compliance.pii.findings import Finding
 
-# More texts than this in one batch would make the first wait for the last.
+# More texts or characters than this in one batch would make the first wait for the last.
 MAX_BATCH = 16
+MAX_BATCH_CHARS = 4_000
 LENGTH = struct.Struct("!I")
 
 
@@ -60,16 +61,20 @@ def _read_exactly(stream: RawIOBase, size: int) -> bytes | None:
 
 
 def _batches(stream: RawIOBase) -> Iterator[list[Request]]:
-    """What has arrived, at least one and at most `MAX_BATCH`, until the stream ends."""
+    """What has arrived, at least one text and no more than a batch holds, until the stream ends."""
     while True:
         batch: list[Request] = []
-        while len(batch) < MAX_BATCH and (not batch or select.select([stream], [], [], 0)[0]):
+        while not batch or (not _is_full(batch) and select.select([stream], [], [], 0)[0]):
             head = _read_exactly(stream, LENGTH.size)
             body = _read_exactly(stream, LENGTH.unpack(head)[0]) if head else None
             if body is None:
                 return
             batch.append(_requests.decode(body))
         yield batch
+
+
+def _is_full(batch: list[Request]) -> bool:
+    return len(batch) >= MAX_BATCH or sum(len(request.text) for request in batch) >= MAX_BATCH_CHARS
 
 
 def main() -> int:

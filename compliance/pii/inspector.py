@@ -15,11 +15,16 @@ import structlog
 
 from compliance.pii.detector import LENGTH, READY, Request, Response, frame
 from compliance.pii.findings import Finding, InspectionUnavailable
+from compliance.pii.windows import merged, moved, windows
 
 log = structlog.get_logger(__name__)
 
 ROOT = Path(__file__).resolve().parents[2]
-INSPECTION_TIMEOUT_S = 5.0
+# A detector that says nothing at all for this long while texts wait for it hangs.
+SILENCE_TIMEOUT_S = 5.0
+LOOKS = 5
+# How long one text (of a window's length) waits behind others in a detector that works.
+INSPECTION_TIMEOUT_S = 20.0
 RESTART_AFTER_S = 1.0
 MAX_RESPONSE_BYTES = 16 * 1_048_576
 
@@ -29,7 +34,9 @@ _responses = msgspec.msgpack.Decoder(Response)
 class Inspector:
     """Finds personal data in texts. Fails closed: what was not inspected raises `InspectionUnavailable`."""
 
-    def __init__(self) -> None:
+    def __init__(self, silence_timeout_s: float = SILENCE_TIMEOUT_S) -> None:
+        self._silence_timeout_s = silence_timeout_s
+        self._heard = 0
         self._numbers = itertools.count(READY + 1)
         self._waiting: dict[int, asyncio.Future[list[Finding] | None]] = {}
         self._process: Process | None = None
@@ -43,22 +50,31 @@ class Inspector:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._process is not None:
+            await self._process.wait()
 
     async def find(self, text: str) -> list[Finding]:
         """The findings in `text`, in order and without overlaps. Raises `InspectionUnavailable`."""
+        findings: list[Finding] = []
+        # One window after the other: the texts of others get their turn in between.
+        for offset, window in windows(text):
+            findings += moved(await self._find(window), offset)
+        return merged(findings)
+
+    async def _find(self, text: str) -> list[Finding]:
         process = self._process
         if process is None or process.stdin is None or not self.ready:
             raise InspectionUnavailable("The detector is not running.")
         number = next(self._numbers)
+        request = _request(number, text)
         waiter: asyncio.Future[list[Finding] | None]
         waiter = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
-            process.stdin.write(frame(Request(number, text)))
+            process.stdin.write(request)
             async with asyncio.timeout(INSPECTION_TIMEOUT_S):
                 await process.stdin.drain()
                 found = await waiter
         except TimeoutError:
-            self._kill(process)  # it hangs: the next one may not
             raise InspectionUnavailable("The detector did not answer in time.") from None
         except OSError:
             raise InspectionUnavailable("The detector stopped.") from None
@@ -73,16 +89,34 @@ class Inspector:
 
     async def _keep_running(self) -> None:
         while True:
-            process = self._process = await self._spawn()
             try:
-                await self._read(process)
-            finally:
-                self.ready = False
-                self._kill(process)
-                self._fail_waiting()
-            code = await process.wait()
-            log.error("detector_exited", exit_code=code, restart_in_s=RESTART_AFTER_S)
+                await self._run_once()
+            except OSError as error:  # no memory or no descriptors for a process now: there may be later
+                log.error("detector_not_started", error=type(error).__name__, restart_in_s=RESTART_AFTER_S)
             await asyncio.sleep(RESTART_AFTER_S)
+
+    async def _run_once(self) -> None:
+        process = self._process = await self._spawn()
+        watcher = asyncio.create_task(self._kill_when_silent(process), name="detector-watch")
+        try:
+            await self._read(process)
+        finally:
+            watcher.cancel()
+            self.ready = False
+            self._kill(process)
+            self._fail_waiting()
+        code = await process.wait()
+        log.error("detector_exited", exit_code=code, restart_in_s=RESTART_AFTER_S)
+
+    async def _kill_when_silent(self, process: Process) -> None:
+        """A detector that hangs is killed: the next one may not. One that answers others is only busy."""
+        looks, heard = 0, self._heard
+        while looks < LOOKS:
+            await asyncio.sleep(self._silence_timeout_s / LOOKS)
+            looks = looks + 1 if self._waiting and self._heard == heard else 0
+            heard = self._heard
+        log.error("detector_silent", pid=process.pid)
+        self._kill(process)
 
     async def _spawn(self) -> Process:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("BURSAR_")}
@@ -105,6 +139,7 @@ class Inspector:
                 response = _responses.decode(await process.stdout.readexactly(size))
             except (asyncio.IncompleteReadError, msgspec.MsgspecError):
                 return
+            self._heard += 1
             if response.number == READY:
                 self.ready = True
                 log.info("detector_ready", pid=process.pid)
@@ -120,3 +155,10 @@ class Inspector:
     def _kill(process: Process) -> None:
         if process.returncode is None:
             process.kill()
+
+
+def _request(number: int, text: str) -> bytes:
+    try:
+        return frame(Request(number, text))
+    except UnicodeEncodeError:
+        raise InspectionUnavailable("The text holds characters that are none.") from None

@@ -22,19 +22,22 @@ WORD = re.compile(rf"\s*(?:\S{{{MAX_WORD}}}(?=.)|\S{{1,{MAX_WORD}}}(?=\s))", re.
 MAX_RUN = 512
 RUN_TAIL = 96
 CONTEXT = 120
-# Words that begin sentences and are no names. Without them each sentence would wait for a detector.
+# Words that begin sentences and are no names ("will" and "may" are). Without them each sentence would wait for a
+# detector.
 COMMON = frozenset(
     """
     a about after all also although an and another any are as at be because before both but by can could did do does
     each either every few finally first for from furthermore given had has have he hence her here hers his how
-    however i if in indeed instead is it its just let like many may maybe meanwhile more moreover most much my
+    however i if in indeed instead is it its just let like many maybe meanwhile more moreover most much my
     neither next no none nor not note nothing now of often on once one only or other our overall perhaps please
     rather second several she should similarly since so some sometimes soon still such sure that the their them then
     there therefore these they third this those though through thus to today together too two under unless unlike
-    until usually very was we well were what when where whether which while who why will with without would yes yet
-    you your
+    until usually very was we well were what when where whether which while who why with without would yes yet you
+    your
     """.split()  # noqa: SIM905 - a list of words reads as one
 )
+# Small words inside names. They begin no run, and end none either.
+PARTICLES = frozenset("al ap bin da de del della den der di dos du el ibn la le ten ter van vom von zu zur".split())  # noqa: SIM905
 _TRIM = "\"'([{<*_`#.,;:!?)]}>-–—…“”‘’"
 
 
@@ -46,6 +49,11 @@ def could_be_personal(word: str) -> bool:
     if not any(character.isupper() for character in bare):
         return False
     return bare.replace("’", "'").split("'")[0].lower() not in COMMON
+
+
+def could_join(word: str) -> bool:
+    """Whether `word` could stand inside personal data that began before it: "(212) - 555", "van der Berg"."""
+    return word.strip() in PARTICLES or not any(character.isalnum() for character in word)
 
 
 @dataclass
@@ -77,7 +85,7 @@ class AnswerRelease:
         return word + await self._release_held("")
 
     async def _take(self, word: str) -> str:
-        if could_be_personal(word):
+        if could_be_personal(word) or (self._held and could_join(word)):
             self._held += word
             return await self._shorten_run() if len(self._held) > MAX_RUN else ""
         if self._held:
@@ -101,8 +109,8 @@ class AnswerRelease:
         for finding in findings:
             if finding.start < cut < finding.end:
                 cut = finding.start
-        if cut <= 0:  # one finding fills the whole run
-            cut = len(self._held)
+        if cut == 0:  # one finding fills the run so far: it goes, and what follows it stays
+            cut = next(finding.end for finding in findings if finding.start == 0)
         head, self._held = self._held[:cut], self._held[cut:]
         return self._mask_and_note(head, [finding for finding in findings if finding.end <= cut])
 
@@ -110,11 +118,13 @@ class AnswerRelease:
         """Findings in `run`, in its own coordinates; one that began in the context keeps the part inside."""
         before = len(self._context)
         found = await self.find(self._context + run)
-        inside = [
-            Finding(max(finding.start - before, 0), finding.end - before, finding.entity, finding.score)
-            for finding in found
-            if finding.end > before
-        ]
+        # White space between the two parts belongs to neither.
+        first = before + len(run) - len(run.lstrip())
+        inside = []
+        for finding in found:
+            start = finding.start if finding.start >= before else first
+            if start < finding.end and finding.end > before:
+                inside.append(Finding(start - before, finding.end - before, finding.entity, finding.score))
         return without_overlaps(inside)
 
     def _mask_and_note(self, text: str, findings: list[Finding]) -> str:
