@@ -16,6 +16,12 @@ async def read_stream(valkey: Redis, key: str, after: str, *, count: int, block_
     return [(entry_id.decode(), fields) for _, entries in streams for entry_id, fields in entries]
 
 
+async def newest_entry(valkey: Redis, key: str) -> Entry | None:
+    """The last entry of a stream; None where it is empty or not there. Raises `RedisError`."""
+    newest = cast(list[tuple[bytes, dict[bytes, bytes]]], await valkey.xrevrange(key, count=1))
+    return (newest[0][0].decode(), newest[0][1]) if newest else None
+
+
 async def set_members(valkey: Redis, key: str) -> list[str]:
     """The members of a set of names, sorted. Raises `RedisError`."""
     members: Any = await valkey.smembers(key)

@@ -38,6 +38,8 @@ from inference.snapshot import ConfigurationWatcher, Pool, load_catalog
 
 log = structlog.get_logger(__name__)
 
+PART_STOP_TIMEOUT_S = 3.0
+
 
 class Part(Protocol):
     """What runs beside the requests for as long as the process does."""
@@ -94,7 +96,10 @@ class Runtime:
         """End the answers and their records first, then what they need."""
         await self.answers.stop()
         for part in reversed(self._parts()):
-            await part.stop()
+            try:
+                await asyncio.wait_for(part.stop(), PART_STOP_TIMEOUT_S)
+            except TimeoutError:
+                log.error("part_did_not_stop", part=type(part).__name__)
         if self._life is not None:
             self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)

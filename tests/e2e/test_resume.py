@@ -90,6 +90,23 @@ async def test_an_id_that_was_refused_can_ask_again(connect) -> None:
     assert events[-1]["type"] == "answer.finished"
 
 
+async def test_a_resume_after_the_last_event_gives_it_again(connect) -> None:
+    client = await connect()
+    events = await client.answer(parameters={"max_tokens": 4})
+
+    await client.send({"type": "chat.resume", "exchange": events[0]["exchange"], "after": events[-1]["seq"]})
+
+    assert await client.to_the_end() == events[-1:]
+
+
+async def test_a_cancel_right_behind_its_question_is_not_lost(connect) -> None:
+    client = await connect()
+    ask_id = await client.ask(parameters=LONG)
+    await client.send({"type": "chat.cancel", "id": ask_id})
+
+    assert (await client.to_the_end())[-1]["finish_reason"] == "cancelled"
+
+
 async def test_somebody_elses_answer_cannot_be_resumed_or_cancelled(connect, live_stack: Stack) -> None:
     client = await connect()
     await client.ask(parameters=LONG)

@@ -66,7 +66,8 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         self._rate = TokenBucket(FRAMES_PER_SECOND)
         self._refused_frames = 0
         self._live: dict[str, LiveAnswer] = {}
-        self._starting: set[str] = set()
+        # Questions that are being begun, each with whether it was cancelled meanwhile.
+        self._starting: dict[str, bool] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -100,14 +101,15 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         if text is None:
             await self._close(UNSUPPORTED_DATA)
             return
-        ask_id = None
+        ask_id = exchange = None
         try:
             self._check_frame(text)
             event = protocol.parse(text)
             ask_id = event.id if isinstance(event, ChatSend) else None
+            exchange = event.exchange if isinstance(event, ChatResume) else None
             await self._handle(event)
         except Refusal as refusal:
-            self._refuse(refusal, ask_id)
+            self._refuse(refusal, ask_id, exchange)
         except Exception as error:
             self._fail(error)
         if self._refused_frames > MAX_REFUSED_FRAMES:
@@ -157,7 +159,7 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         if len(self._live) + len(self._starting) >= MAX_ANSWERS:
             message = f"Limit of {MAX_ANSWERS} answers at once for this socket is reached."
             raise Refusal("rate_limit_exceeded", message, retry_after_s=1)
-        self._starting.add(send.id)
+        self._starting[send.id] = False
         self._spawn(self._begin(send))
 
     async def _begin(self, send: ChatSend) -> None:
@@ -183,7 +185,7 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         except (RedisError, OSError):
             self._outbox.put(protocol.encode_error(broker_gone(), send.id))
         finally:
-            self._starting.discard(send.id)
+            self._starting.pop(send.id, None)
 
     def _run(self, send: ChatSend, ask: Ask, caller: Caller) -> None:
         def sink(frame: bytes, final: bool) -> None:
@@ -194,6 +196,8 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         answer = LiveAnswer(self._parts.live, ask, send.id, caller, send.linger_ms / 1000, sink)
         self._live[send.id] = answer
         self._parts.live.begin(answer)
+        if self._starting.get(send.id):
+            answer.cancel()
 
     async def _ask(self, send: ChatSend, exchange_id: UUID, caller: Caller) -> Ask:
         candidate = find_candidates(send.model, self._parts.pipeline.catalog)[0]
@@ -219,6 +223,8 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
     async def _cancel(self, cancel: ChatCancel) -> None:
         if cancel.id is not None and (answer := self._live.get(cancel.id)):
             answer.cancel()
+        elif cancel.id in self._starting:
+            self._starting[cancel.id] = True
         elif cancel.exchange is not None:
             note = await self._note(cancel.exchange)
             await self._tell(note.owner, Control("cancel", cancel.exchange))
@@ -254,9 +260,9 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
             if not protocol.is_final(last):
                 raise Refusal("outcome_unknown", "The process that served this answer is gone.", param="exchange")
         except Refusal as refusal:
-            self._refuse(refusal, ask_id)
+            self._refuse(refusal, ask_id, exchange)
         except (RedisError, OSError):
-            self._outbox.put(protocol.encode_error(broker_gone(), ask_id))
+            self._outbox.put(protocol.encode_error(broker_gone(), ask_id, exchange))
 
     # the connection
 
@@ -290,13 +296,13 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
 
-    def _refuse(self, refusal: Refusal, ask_id: str | None) -> None:
+    def _refuse(self, refusal: Refusal, ask_id: str | None, exchange: UUID | None = None) -> None:
         """What is refused before it is an exchange; the pipeline records its own refusals."""
         caller = self.identity.caller
         self._parts.refusals.record(
             refusal, channel="socket", caller=caller.name, organisation_id=caller.organisation_id
         )
-        self._outbox.put(protocol.encode_error(refusal, ask_id))
+        self._outbox.put(protocol.encode_error(refusal, ask_id, exchange))
 
     def _fail(self, error: BaseException) -> None:
         log_unexpected("socket_failed", error)

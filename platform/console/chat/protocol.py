@@ -173,10 +173,10 @@ def error_body(refusal: Refusal) -> dict[str, Any]:
     return {"type": "error", "error": refusal.body(), "retry_after_s": refusal.retry_after_s}
 
 
-def encode_error(refusal: Refusal, ask_id: str | None = None) -> bytes:
-    """A refusal that ends no answer: of a frame, or of a `chat.send` before it began."""
-    body = error_body(refusal)
-    return _encoder.encode(body if ask_id is None else body | {"id": ask_id})
+def encode_error(refusal: Refusal, ask_id: str | None = None, exchange: UUID | None = None) -> bytes:
+    """A refusal that ends no answer: of a frame, of a `chat.send` before it began, or of a `chat.resume`."""
+    named = {"id": ask_id, "exchange": exchange}
+    return _encoder.encode(error_body(refusal) | {name: value for name, value in named.items() if value is not None})
 
 
 def encode_pong(ping: Ping) -> bytes:

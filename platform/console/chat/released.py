@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from gpu_workers.messages import owner_key
 from gpu_workers.sealing import Sealer
-from gpu_workers.streams import read_stream
+from gpu_workers.streams import newest_entry, read_stream
 
 log = structlog.get_logger(__name__)
 
@@ -23,6 +23,9 @@ IDEMPOTENT_S = 600
 FLUSH_S = 0.02
 POLL_S = 0.05
 READ_COUNT = 200
+# How long an exchange may have no event at all: it is being admitted and inspected.
+NOTHING_YET_S = 10.0
+FINAL = b"f"
 
 
 class ExchangeNote(msgspec.Struct, frozen=True):
@@ -85,21 +88,29 @@ class ReleasedEvents:
         self._some.set()
 
     async def follow(self, exchange: UUID, after: int, owner: str) -> AsyncIterator[bytes]:
-        """The frames after sequence `after`, and then those that come; ends with the last, or when its owner died."""
+        """The frames after sequence `after`, and then those that come.
+
+        Ends with the last one, which is given again where the reader has it; without it, when the owner died or
+        the events are no longer kept.
+        """
         sealer = Sealer(self._seal_key, exchange)
-        last = f"0-{after + 1}"  # entry identifiers are sequence numbers plus one: 0-0 is none
+        key, last = _events_key(exchange), _entry_id(after)
+        patience = NOTHING_YET_S
         while True:
             alive = await self._valkey.exists(owner_key(owner))
-            entries = await read_stream(self._valkey, _events_key(exchange), last, count=READ_COUNT)
-            for entry_id, fields in entries:
-                last = entry_id
+            entries = await read_stream(self._valkey, key, last, count=READ_COUNT)
+            newest = None if entries else await newest_entry(self._valkey, key)
+            if newest is not None and FINAL in newest[1]:
+                entries = [newest]  # the reader has it already, or says so
+            for last, fields in entries:
                 yield sealer.open(fields[b"s"], place=f"released/{last}")
-                if b"f" in fields:
+                if FINAL in fields:
                     return
             if not entries:
-                if not alive:
+                if not alive or (newest is None and patience <= 0):
                     return
                 await asyncio.sleep(POLL_S)
+                patience -= POLL_S
 
     async def _write(self) -> None:
         while True:
@@ -124,10 +135,15 @@ class ReleasedEvents:
             log.warning("released_events_not_kept", events=len(gathered), error=type(error).__name__)
 
     def _add(self, pipe: Redis, exchange: UUID, event: Released) -> None:
-        entry_id = f"0-{event.sequence + 1}"
+        entry_id = _entry_id(event.sequence)
         sealed = Sealer(self._seal_key, exchange).seal(event.frame, place=f"released/{entry_id}")
         fields: dict[str, bytes] = {"s": sealed} | ({"f": b"1"} if event.final else {})
         pipe.xadd(_events_key(exchange), fields, id=entry_id)  # type: ignore[arg-type]
+
+
+def _entry_id(sequence: int) -> str:
+    """Sequence numbers plus one: a stream has no entry 0-0."""
+    return f"0-{sequence + 1}"
 
 
 def _events_key(exchange: UUID) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 from uuid import UUID
 
@@ -12,7 +12,7 @@ import structlog
 from psycopg_pool import PoolTimeout
 
 from console.accounts.keyring import Keyring
-from console.accounts.sessions import find_members, find_sessions
+from console.accounts.sessions import SignedIn, find_members, find_sessions
 from inference.events import Caller
 from inference.snapshot import Pool
 
@@ -74,22 +74,31 @@ class OpenSockets:
                 await socket.close_unauthenticated()
 
     async def _invalid(self) -> list[OpenSocket]:
+        """The sockets whose caller is gone; the others get their caller's limits as they are now."""
         sockets = list(self._open)
-        user_ids = {socket.identity.caller.user_id for socket in sockets} - {None}
-        sessions = {socket.identity.session_key for socket in sockets} - {None}
-        members = await find_members(self._pool, [key for key in user_ids if key]) if user_ids else {}
-        alive = await find_sessions(self._pool, [key for key in sessions if key]) if sessions else set()
+        user_ids = {user_id for socket in sockets if (user_id := socket.identity.caller.user_id)}
+        sessions = {key for socket in sockets if (key := socket.identity.session_key)}
+        members = await find_members(self._pool, user_ids) if user_ids else {}
+        alive = await find_sessions(self._pool, sessions) if sessions else set()
+        invalid = []
+        for socket in sockets:
+            caller = self._caller_now(socket.identity, members, alive)
+            if caller is None:
+                invalid.append(socket)
+            elif caller != socket.identity.caller:
+                socket.identity = replace(socket.identity, caller=caller)
+        return invalid
 
-        def is_valid(identity: Identity) -> bool:
-            caller = identity.caller
-            if caller.api_key_id is not None:
-                return self._keyring.get(caller.api_key_id) is not None
-            member = members.get(caller.user_id) if caller.user_id else None
-            if member is None or member.fingerprint != identity.fingerprint:
-                return False
-            return identity.session_key is None or identity.session_key in alive
-
-        return [socket for socket in sockets if not is_valid(socket.identity)]
+    def _caller_now(self, identity: Identity, members: dict[UUID, SignedIn], alive: set[str]) -> Caller | None:
+        caller = identity.caller
+        if caller.api_key_id is not None:
+            return self._keyring.get(caller.api_key_id)
+        member = members.get(caller.user_id) if caller.user_id else None
+        if member is None or member.fingerprint != identity.fingerprint:
+            return None
+        if member.caller.organisation_id != caller.organisation_id:
+            return None
+        return member.caller if identity.session_key is None or identity.session_key in alive else None
 
 
 async def identify_user(pool: Pool, user_id: UUID, session_key: str | None) -> Identity | None:
