@@ -94,17 +94,24 @@ class GroupWriter:
     async def _write(self, batch: list[_Record]) -> None:
         try:
             await self._transact([statement for record in batch for statement in record.statements])
-        except (psycopg.Error, TimeoutError, OSError) as error:
+        except Exception as error:  # a value that the driver cannot send raises what it likes
             if len(batch) > 1 or not isinstance(error, psycopg.errors.IntegrityError):
                 log.warning("group_commit_failed", records=len(batch), error=type(error).__name__)
             # One record may spoil the transaction of all, or the connection was stale: each once more, alone.
-            for record in batch:
-                await self._write_alone(record)
+            await self._write_each(batch)
             return
         for record in batch:
             _resolve(record)
 
-    async def _write_alone(self, record: _Record) -> None:
+    async def _write_each(self, batch: list[_Record]) -> None:
+        for position, record in enumerate(batch):
+            if not await self._write_alone(record):
+                # Each would wait for its own timeout, and those who wait for them for the sum of all.
+                _fail(batch[position:], RecordUnavailable("The record cannot be reached."))
+                return
+
+    async def _write_alone(self, record: _Record) -> bool:
+        """False where the database cannot be reached at all."""
         try:
             await self._transact(record.statements)
         except psycopg.errors.UniqueViolation as error:
@@ -112,11 +119,13 @@ class GroupWriter:
                 _resolve(record)  # the first try was committed after all: the identifiers are ours alone
             else:
                 _fail([record], RecordConflict("The record already has this entry."))
-        except (psycopg.Error, TimeoutError, OSError) as error:
+        except Exception as error:
             log.error("record_not_written", error=type(error).__name__)
             _fail([record], RecordUnavailable("The record cannot be written."))
+            return not _is_unreachable(error)
         else:
             _resolve(record)
+        return True
 
     async def _transact(self, statements: Sequence[Statement]) -> None:
         grouped: dict[LiteralString, list[Sequence[Any]]] = {}
@@ -145,6 +154,12 @@ class GroupWriter:
         if connection is not None:
             with contextlib.suppress(psycopg.Error, OSError):
                 await connection.close()
+
+
+def _is_unreachable(error: Exception) -> bool:
+    if isinstance(error, psycopg.OperationalError):
+        return error.sqlstate in (None, "57P03")  # no connection; or a server that is still starting
+    return isinstance(error, TimeoutError | OSError)
 
 
 def _resolve(record: _Record) -> None:
