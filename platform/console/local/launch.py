@@ -25,6 +25,8 @@ from console.local.watch import Watch
 STOP_ORDER = (("web",), ("worker", "scheduler"), ("engine",))
 STOP_WAIT_S = 15
 READY_WITHIN_S = 900
+# Longer than any first start takes: the person should look at the logs.
+LONG_WAIT_S = 90
 
 
 class StopRequestedError(Exception):
@@ -112,7 +114,7 @@ class Launch:
         progress = Progress("Waiting until the first answer can be served", expectation)
         while missing := what_is_missing(self._what.url):
             self._look_after(0.5)
-            progress.tick(missing)
+            progress.tick(f"{missing} (logs: {self._logs})" if progress.elapsed_s > LONG_WAIT_S else missing)
             if name := self._watch.failing():
                 raise CannotRunError(f"{name} does not start: {self._watch.where(name)}")
             if progress.elapsed_s > READY_WITHIN_S:

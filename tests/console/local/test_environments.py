@@ -1,8 +1,6 @@
 """Environments are built from hashed lists with the real pip, against a small index of our own."""
 
-import hashlib
 import http.server
-import os
 import shutil
 import signal
 import socket
@@ -20,36 +18,12 @@ from console.local.environments import PackageSet
 from console.local.errors import CannotRunError
 from console.local.installation import explain
 from console.local.workspace import workspace_in
-
-WHEEL = "tinypackage-1.0-py3-none-any.whl"
-
-
-def make_wheel(directory: Path) -> str:
-    """A package with one module; returns its line for a pinned list."""
-    directory.mkdir(exist_ok=True)
-    with zipfile.ZipFile(directory / WHEEL, "w") as archive:
-        archive.writestr("tinypackage.py", "ANSWER = 42\n" + "# padding\n" * 1000)
-        archive.writestr(
-            "tinypackage-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tinypackage\nVersion: 1.0\n"
-        )
-        archive.writestr(
-            "tinypackage-1.0.dist-info/WHEEL",
-            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        )
-        archive.writestr("tinypackage-1.0.dist-info/RECORD", "")
-    digest = hashlib.sha256((directory / WHEEL).read_bytes()).hexdigest()
-    return f"tinypackage==1.0 --hash=sha256:{digest}\n"
+from tests.console.local.small_index import WHEEL, make_wheel, use_only
 
 
 @pytest.fixture
 def index(tmp_path, monkeypatch):
-    """Only our own wheels, and no network."""
-    for name in [name for name in os.environ if name.startswith("PIP_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
-    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+    use_only(tmp_path / "wheels", monkeypatch)
     return tmp_path / "wheels"
 
 
