@@ -12,7 +12,7 @@ from gpu_workers.sealing import Sealer, frame_place
 
 # The answer's beginning goes out token by token, since inspection holds a word until the next one begins;
 # after that, deltas are gathered for this long.
-EAGER_DELTAS = 4
+EAGER_DELTAS = 3
 COALESCE_S = 0.025
 # Frames of all attempts that are ready within this time travel in one round trip.
 GATHER_S = 0.001

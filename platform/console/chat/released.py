@@ -20,6 +20,8 @@ log = structlog.get_logger(__name__)
 
 KEEP_S = 120
 IDEMPOTENT_S = 600
+# No answer runs longer: the exchange's deadline, with room for its end.
+RUNNING_S = 180
 FLUSH_S = 0.02
 POLL_S = 0.05
 READ_COUNT = 200
@@ -127,8 +129,6 @@ class ReleasedEvents:
             async with self._valkey.pipeline(transaction=False) as pipe:
                 for exchange, event in gathered:
                     self._add(pipe, exchange, event)
-                for exchange in {exchange for exchange, _ in gathered}:
-                    pipe.expire(_events_key(exchange), KEEP_S)
                 await pipe.execute()
         except (RedisError, OSError) as error:
             # The events have reached their reader; what is lost is the chance to resume.
@@ -139,6 +139,11 @@ class ReleasedEvents:
         sealed = Sealer(self._seal_key, exchange).seal(event.frame, place=f"released/{entry_id}")
         fields: dict[str, bytes] = {"s": sealed} | ({"f": b"1"} if event.final else {})
         pipe.xadd(_events_key(exchange), fields, id=entry_id)  # type: ignore[arg-type]
+        if event.sequence == 0:
+            # For an answer whose process dies before its end.
+            pipe.expire(_events_key(exchange), RUNNING_S + KEEP_S)
+        if event.final:
+            pipe.expire(_events_key(exchange), KEEP_S)
 
 
 def _entry_id(sequence: int) -> str:
