@@ -98,6 +98,12 @@ class Attempts:
             return Failed("engine_failed", str(error), counted.usage())
         except TimeoutError:
             return Failed("deadline_exceeded", "The deadline passed.", counted.usage())
+        except RedisError:
+            raise
+        except Exception as error:
+            # Without its text, which could quote what was said.
+            log.error("attempt_broken", error=type(error).__name__)
+            return Failed("engine_failed", "The worker failed.", counted.usage())
 
     async def _work(self, task: GenerateTask, name: str, reply: ReplyWriter, counted: _Counted) -> Frame:
         left = task.deadline - time.time()

@@ -110,7 +110,7 @@ class Runner:
             try:
                 await self._publish_heartbeat()
                 await self._give_up_orphans()
-            except RedisError as error:
+            except (RedisError, OSError) as error:
                 log.warning("heartbeat_failed", error=type(error).__name__)
             await asyncio.sleep(max(0.1, HEARTBEAT_S - (time.monotonic() - started)))
 
@@ -148,7 +148,7 @@ class Runner:
                     while True:
                         message = await pubsub.get_message(ignore_subscribe_messages=True, timeout=5.0)
                         if message is not None:
-                            self.attempts.cancel(message["data"].decode())
-            except RedisError as error:
+                            self.attempts.cancel(message["data"].decode(errors="replace"))
+            except (RedisError, OSError) as error:
                 log.warning("cancel_channel_lost", error=type(error).__name__)
                 await asyncio.sleep(0.5)

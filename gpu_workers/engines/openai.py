@@ -48,8 +48,18 @@ _chunks = msgspec.json.Decoder(_Chunk)
 class OpenAIEngine:
     """Streams from `{url}/chat/completions`. With `vllm` the extensions of vLLM's server are used."""
 
-    def __init__(self, url: str, model: str, api_key: str, *, vllm: bool, simulated: bool) -> None:
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        api_key: str,
+        *,
+        vllm: bool,
+        simulated: bool,
+        silence_timeout_s: float = SILENCE_TIMEOUT_S,
+    ) -> None:
         self.simulated = simulated
+        self._silence_timeout_s = silence_timeout_s
         self._url = url
         self._model = model
         self._vllm = vllm
@@ -60,7 +70,9 @@ class OpenAIEngine:
         self._session = aiohttp.ClientSession(
             headers=self._headers,
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=SILENCE_TIMEOUT_S),
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=self._silence_timeout_s
+            ),
             read_bufsize=MAX_LINE_BYTES,
         )
 
@@ -86,13 +98,18 @@ class OpenAIEngine:
         body = msgspec.json.encode(self._body(task))
         headers = {"Content-Type": "application/json", "X-Request-Id": task.request_id}
         try:
-            async with self.session.post(f"{self._url}/chat/completions", data=body, headers=headers) as response:
+            # A redirect would carry the prompt to where nobody configured it to go.
+            async with self.session.post(
+                f"{self._url}/chat/completions", data=body, headers=headers, allow_redirects=False
+            ) as response:
                 if response.status != 200:
                     raise await _refusal(response)
                 async for item in _read(response):
                     yield item
-        except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError, ValueError) as error:
-            # Without the cause's text: a client library may quote the body it could not parse.
+        except (EngineBroken, EngineRefused):
+            raise
+        except Exception as error:
+            # Whatever it is, and without its text: a client library quotes the line that it could not parse.
             raise EngineBroken(f"The engine's answer broke off ({type(error).__name__}).") from None
 
     def _body(self, task: GenerateTask) -> dict[str, Any]:

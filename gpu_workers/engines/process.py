@@ -56,6 +56,8 @@ class EngineProcess:
             *self._command, env=self._environment, start_new_session=True, preexec_fn=_die_with_parent
         )
         log.info("engine_started", pid=self._process.pid)
+        if self._stopping.is_set():  # asked for while the process was being made
+            self._signal_group(signal.SIGKILL)
         watcher = asyncio.create_task(self._announce_health())
         try:
             return await self._process.wait()
