@@ -107,18 +107,22 @@ class Attempts:
 
     async def _work(self, task: GenerateTask, name: str, reply: ReplyWriter, counted: _Counted) -> Frame:
         left = task.deadline - time.time()
-        async with asyncio.timeout(max(0.0, left)):
-            claimed = reply.frame(Claimed(self._worker))
-            # Registered before this look, so that a cancel is seen by one of the two.
-            cancelled = self._valkey.exists(cancelled_key(task.exchange, task.attempt))
-            if (await asyncio.gather(claimed, cancelled))[1]:
+        if left <= 0:
+            raise TimeoutError
+        async with asyncio.timeout(left):
+            reply.now(Claimed(self._worker))
+            # The attempt is registered before this look, so that a cancel is seen by one of the two.
+            if await self._valkey.exists(cancelled_key(task.exchange, task.attempt)):
                 return Done("cancelled", counted.usage())
-            async with aclosing(self._engine.stream(task)) as stream:  # type: ignore[type-var]
-                async for item in stream:
-                    if isinstance(item, End):
-                        return Done(item.finish_reason, item.usage or counted.usage())
-                    counted.add(item)
-                    reply.delta(item.text)
+            return await self._stream(task, reply, counted)
+
+    async def _stream(self, task: GenerateTask, reply: ReplyWriter, counted: _Counted) -> Frame:
+        async with aclosing(self._engine.stream(task)) as stream:  # type: ignore[type-var]
+            async for item in stream:
+                if isinstance(item, End):
+                    return Done(item.finish_reason, item.usage or counted.usage())
+                counted.add(item)
+                reply.delta(item.text)
         raise EngineBroken("The engine closed the answer before its end.")
 
 

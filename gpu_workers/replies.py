@@ -14,8 +14,6 @@ from gpu_workers.sealing import Sealer, frame_place
 # after that, deltas are gathered for this long.
 EAGER_DELTAS = 3
 COALESCE_S = 0.025
-# Frames of all attempts that are ready within this time travel in one round trip.
-GATHER_S = 0.001
 # A stream that nobody reads any more must not grow without end. Far above what a living reader leaves.
 STREAM_MAXLEN = 50_000
 
@@ -42,9 +40,8 @@ class ReplyChannel:
     async def _send_all(self) -> None:
         try:
             while self._waiting:
-                await asyncio.sleep(GATHER_S)
                 batch, self._waiting = self._waiting, []
-                await self._send(batch)
+                await self._send(batch)  # meanwhile others gather
         finally:
             self._sender = None
 
@@ -90,6 +87,10 @@ class ReplyWriter:
         self._held.append(text)
         if self._flush_at is None:
             self._flush_at = asyncio.get_running_loop().call_later(COALESCE_S, self._flush)
+
+    def now(self, frame: Frame) -> None:
+        """Send `frame` and do not wait; a failure shows with the next one."""
+        self._send(frame)
 
     async def frame(self, frame: Frame) -> None:
         """Send what is held, then `frame`, and wait until it has arrived. Raises `RedisError`."""

@@ -49,7 +49,7 @@ def build_engine(settings: WorkerSettings) -> Engine:
 def connect(url: str) -> Redis:
     """A client whose pool makes callers wait when it is used up, where the plain pool raises."""
     pool = BlockingConnectionPool.from_url(
-        url, max_connections=64, timeout=10, socket_timeout=10, socket_connect_timeout=3
+        url, max_connections=64, timeout=10, socket_timeout=5, socket_connect_timeout=3
     )
     return Redis(connection_pool=pool)
 

@@ -26,6 +26,10 @@ from inference.snapshot import Candidate
 log = structlog.get_logger(__name__)
 
 CANCELLED_TTL_S = 600
+SLOW_PUBLISH_S = 0.05
+AVOID_SLOW_S = 5.0
+# What a broker that stopped answering can hold the event loop for, once.
+PUBLISH_TIMEOUT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +51,20 @@ class Dispatcher:
         self, app: Celery, valkey: Redis, replies: ReplyReader, fleet: Fleet, seal_key: bytes, owner: str
     ) -> None:
         self._app = app
+        app.conf.broker_transport_options = {
+            **app.conf.broker_transport_options,
+            "socket_timeout": PUBLISH_TIMEOUT_S,
+            "socket_connect_timeout": PUBLISH_TIMEOUT_S,
+        }
         self._valkey = valkey
         self._seal_key = seal_key
         self._owner = owner
         self.replies = replies
         self.fleet = fleet
-        # kombu is synchronous: one thread publishes, so that the event loop never waits for a socket.
+        # kombu is synchronous. Over a local or near broker a publish takes less time than handing it to a thread and
+        # back; once one has been slow, a thread publishes for a while, so that the event loop waits for no socket.
         self._publisher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="publish")
+        self._slow_until = 0.0
 
     def close(self) -> None:
         self._publisher.shutdown(wait=False, cancel_futures=True)
@@ -77,11 +88,22 @@ class Dispatcher:
         )
         sealed = self.sealer(task.exchange).seal(encode(task), place=task_place(attempt))
         arguments = (str(task.exchange), attempt, b64encode(sealed).decode())
-        loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._publisher, self._send, candidate.queue, arguments)
+            await self._send_fast(candidate.queue, arguments)
         except (OperationalError, RedisError, OSError):
             raise broker_gone() from None
+
+    async def _send_fast(self, queue: str, arguments: tuple[str, int, str]) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            if started < self._slow_until:
+                await loop.run_in_executor(self._publisher, self._send, queue, arguments)
+            else:
+                self._send(queue, arguments)
+        finally:
+            if loop.time() - started > SLOW_PUBLISH_S:
+                self._slow_until = loop.time() + AVOID_SLOW_S
 
     def _send(self, queue: str, arguments: tuple[str, int, str]) -> None:
         self._app.send_task(

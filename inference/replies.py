@@ -19,6 +19,7 @@ READ_COUNT = 500
 # The stream of a process that died disappears after this long.
 STREAM_TTL_S = 60
 TRIM_EVERY = 64
+MANY = 32
 GATHER_S = 0.002
 
 
@@ -74,8 +75,8 @@ class ReplyReader:
                 for entry_id, fields in entries:
                     self._deliver(fields)
                     self._last = entry_id
-                if self._inboxes:
-                    await asyncio.sleep(GATHER_S)  # under load one read then brings the frames of many answers
+                if len(self._inboxes) > MANY:
+                    await asyncio.sleep(GATHER_S)  # one read then brings the frames of many answers
                 rounds += 1
                 if rounds % TRIM_EVERY == 0:
                     await self._forget_read()

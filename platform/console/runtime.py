@@ -10,6 +10,7 @@ import sys
 from typing import Protocol
 
 import structlog
+from celery import Celery
 from django.conf import settings
 from psycopg_pool import AsyncConnectionPool
 from redis.asyncio import Redis
@@ -19,13 +20,13 @@ from compliance.audit.writer import GroupWriter
 from compliance.crypto import record_key
 from compliance.pii.inspector import Inspector
 from console.accounts.keyring import Keyring
-from console.celery import app as celery_app
 from console.chat.live import LiveAnswers
 from console.chat.released import ReleasedEvents
 from console.chat.sockets import OpenSockets
 from gpu_workers import settings as worker_settings
 from gpu_workers.messages import HEARTBEAT_TTL_MS, owner_key
 from gpu_workers.runner import connect
+from gpu_workers.transport import configure_transport
 from inference.admission import Admission
 from inference.answers import Answers
 from inference.dispatch import Dispatcher
@@ -66,7 +67,7 @@ class Runtime:
         self.inspector = Inspector()
         self.writer = GroupWriter(settings.DATABASE_URL)
         self.replies = ReplyReader(self.valkey, self.owner)
-        self.dispatcher = Dispatcher(celery_app, self.valkey, self.replies, self.fleet, seal_key, self.owner)
+        self.dispatcher = Dispatcher(_publisher(), self.valkey, self.replies, self.fleet, seal_key, self.owner)
         admission = Admission(self.valkey)
         self.leases = Leases(admission)
         self.pipeline = Pipeline(
@@ -131,6 +132,13 @@ class Runtime:
             except (RedisError, OSError):
                 log.warning("life_not_shown")
             await asyncio.sleep(1.0)
+
+
+def _publisher() -> Celery:
+    """A Celery application that only sends: to the workers' queues, from this process."""
+    app = Celery("publisher", set_as_current=False)
+    configure_transport(app)
+    return app
 
 
 _runtime: Runtime | None = None
