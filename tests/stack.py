@@ -34,6 +34,7 @@ class Stack:
     web_count: int = 1
     extra: Mapping[str, str] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    ready_timeout_s: float = READY_TIMEOUT_S
 
     def __post_init__(self) -> None:
         self.ports = [free_port() for _ in range(self.web_count)]
@@ -51,7 +52,7 @@ class Stack:
 
     @property
     def engine_url(self) -> str:
-        return f"http://127.0.0.1:{self.engine_port}"
+        return self.environment["BURSAR_ENGINE_URL"].removesuffix("/v1")
 
     def _environment(self) -> dict[str, str]:
         origins = ",".join(f"http://127.0.0.1:{port}" for port in self.ports)
@@ -92,7 +93,8 @@ class Stack:
         uvicorn += ["--no-access-log", "--lifespan", "on", "--timeout-graceful-shutdown", "5"]
         celery = [python, "-m", "celery", "-A"]
         quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-        worker = ["gpu_workers.app", "worker", "-P", "threads", "-c", "256", "-Q", f"gpu.{DEPLOYMENT}", *quiet]
+        queue = f"gpu.{self.environment['BURSAR_DEPLOYMENT']}"
+        worker = ["gpu_workers.app", "worker", "-P", "threads", "-c", "256", "-Q", queue, *quiet]
         scheduler = ["console.celery", "worker", "-B", "-P", "threads", "-c", "2", "-Q", "platform", *quiet]
         scheduler += ["-s", str(self.directory / "beat")]
         return {
@@ -128,7 +130,8 @@ class Stack:
 
     def wait_ready(self) -> None:
         for url in self.urls():
-            wait_for(lambda url=url: is_ready(url), f"{url} is ready; logs in {self.directory}")  # type: ignore[misc]
+            what = f"{url} is ready; logs in {self.directory}"
+            wait_for(lambda url=url: is_ready(url), what, self.ready_timeout_s)  # type: ignore[misc]
 
     def kill(self, name: str) -> None:
         process = self.processes.pop(name)
@@ -176,9 +179,16 @@ def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = READY_
 
 @contextmanager
 def running_stack(
-    services: Services, directory: Path, *, web_count: int = 1, scheduler: bool = False, **extra: str
+    services: Services,
+    directory: Path,
+    *,
+    web_count: int = 1,
+    scheduler: bool = False,
+    ready_timeout_s: float = READY_TIMEOUT_S,
+    **extra: str,
 ) -> Iterator[Stack]:
-    stack = Stack(services, directory, web_count, extra)
+    """A running stack; `extra` replaces variables of its environment, the engine's among them."""
+    stack = Stack(services, directory, web_count, extra, ready_timeout_s=ready_timeout_s)
     try:
         stack.start_all(scheduler=scheduler)
         yield stack

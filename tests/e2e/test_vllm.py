@@ -1,0 +1,176 @@
+"""The whole way with the real engine: vLLM, started and supervised by the platform, serving SmolLM2."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import psutil
+import psycopg
+import pytest
+
+from console.local import engine_environment, model
+from console.local.engine_choice import Wish, engine_settings
+from console.local.ports import free_port
+from gpu_workers.engines.base import End, EngineRefused, Piece
+from gpu_workers.engines.openai import OpenAIEngine
+from gpu_workers.messages import ChatMessage, Sampling
+from tests.client import ChatClient, Event, text_of
+from tests.gpu_workers.tasks import task
+from tests.services import running_services
+from tests.stack import ROOT, Stack, running_stack, wait_for
+
+pytestmark = pytest.mark.engine
+QUESTION = "What is the capital of France?"
+LONG = "Write a very long story about the sea, with many chapters."
+EXACT: dict[str, Any] = {"max_tokens": 24, "temperature": 0}
+# It loads and compiles for about 40 s on two idle cores. A bound on hanging.
+READY_TIMEOUT_S = 240.0
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The product with vLLM, on servers of its own."""
+    if not engine_environment.is_complete():
+        pytest.skip("vLLM is not installed in .venv-engine: make test installs it")
+    if not model.is_prepared(ROOT / "var"):
+        pytest.skip("the model is not prepared in var/models: make test prepares it")
+    settings = engine_settings(
+        Wish("vllm"), free_port(), "engine-key", engine_environment.PYTHON, model.directory(ROOT / "var")
+    )
+    with running_services() as services:
+        directory = tmp_path_factory.mktemp("vllm")
+        with running_stack(services, directory, ready_timeout_s=READY_TIMEOUT_S, **settings) as running:
+            yield running
+
+
+def socket(stack: Stack) -> Any:
+    return ChatClient.open(stack.url, {"Authorization": f"Bearer {stack.api_key}"}, ping_interval=None)
+
+
+async def answer(stack: Stack, text: str = QUESTION, **parameters: Any) -> list[Event]:
+    async with socket(stack) as client:
+        return await client.answer(text, parameters=parameters)
+
+
+async def ask_the_engine(stack: Stack, **parameters: Any) -> Any:
+    """The same question, put to the engine itself."""
+    body = {"model": stack.environment["BURSAR_ENGINE_MODEL"], "messages": [{"role": "user", "content": QUESTION}]}
+    headers = {"Authorization": f"Bearer {stack.environment['BURSAR_ENGINE_API_KEY']}"}
+    async with httpx.AsyncClient(base_url=stack.engine_url, headers=headers, timeout=60) as http:
+        return (await http.post("/v1/chat/completions", json=body | parameters)).json()
+
+
+async def freed_after_s(stack: Stack, since: float) -> float:
+    await asyncio.to_thread(wait_for, lambda: stack.running_at_engine() == 0, "the engine's slot is free")
+    return time.monotonic() - since
+
+
+async def test_a_question_is_answered_by_the_model_with_the_engines_own_count(stack: Stack) -> None:
+    events = await answer(stack, **EXACT)
+    itself = await ask_the_engine(stack, **EXACT)
+
+    assert events[0]["simulated"] is False
+    assert text_of(events) == itself["choices"][0]["message"]["content"]
+    assert "Paris" in text_of(events)
+    usage = events[-1]["usage"]
+    for counted in ("prompt_tokens", "completion_tokens", "total_tokens"):
+        assert usage[counted] == itself["usage"][counted]
+    assert events[-1]["finish_reason"] == itself["choices"][0]["finish_reason"]
+
+
+async def test_a_seed_gives_the_same_text_twice_and_another_gives_another(stack: Stack) -> None:
+    first, again, other = [
+        text_of(await answer(stack, LONG, max_tokens=24, temperature=1, seed=seed)) for seed in (7, 7, 8)
+    ]
+    assert first == again
+    assert first != other
+
+
+async def test_an_answer_stops_where_it_is_told_to(stack: Stack) -> None:
+    events = await answer(stack, stop=["Paris"], **EXACT)
+    assert "Paris" not in text_of(events)
+    assert events[-1]["finish_reason"] == "stop"
+
+
+async def leave_by_cancel(client: ChatClient, ask: str) -> None:
+    await client.send({"type": "chat.cancel", "id": ask})
+    finished = await client.until("answer.finished")
+    assert finished["finish_reason"] == "cancelled"
+    assert 0 < finished["usage"]["completion_tokens"] < 512
+    assert finished["usage"]["prompt_tokens"] > 0
+
+
+async def leave_by_closing(client: ChatClient, ask: str) -> None:
+    await client.socket.close()
+
+
+async def leave_by_breaking(client: ChatClient, ask: str) -> None:
+    client.socket.transport.abort()
+
+
+@pytest.mark.parametrize("leave", [leave_by_cancel, leave_by_closing, leave_by_breaking])
+async def test_who_leaves_frees_the_engine_within_a_second(stack: Stack, leave: Callable[..., Any]) -> None:
+    async with socket(stack) as client:
+        ask = await client.ask(LONG, parameters={"max_tokens": 512, "temperature": 1}, linger_ms=0)
+        started = await client.until("answer.started")
+        await client.until("answer.delta")
+        assert stack.running_at_engine() == 1
+        left = time.monotonic()
+        await leave(client, ask)
+        assert await freed_after_s(stack, left) < 1.0
+
+    def outcome() -> str:
+        with psycopg.connect(stack.environment["BURSAR_DATABASE_URL"]) as connection:
+            sql = "SELECT status FROM inference_exchange WHERE id = %s"
+            row = connection.execute(sql, [started["exchange"]]).fetchone()
+        return str(row[0]) if row else ""
+
+    await asyncio.to_thread(wait_for, lambda: outcome() == "cancelled", "its outcome is recorded")
+
+
+async def test_a_prompt_that_only_the_engine_knows_to_be_too_long_is_refused_by_our_code(stack: Stack) -> None:
+    refused = (await answer(stack, "word " * 6_000))[-1]
+    assert refused["error"]["code"] == "context_length_exceeded"
+    assert refused["error"]["param"] == "messages"
+    assert refused["exchange"]  # it had begun: the platform's own bound had let it through
+
+
+async def test_the_engine_takes_priorities_salts_and_formats(stack: Stack) -> None:
+    environment = stack.environment
+    engine = OpenAIEngine(
+        environment["BURSAR_ENGINE_URL"],
+        environment["BURSAR_ENGINE_MODEL"],
+        environment["BURSAR_ENGINE_API_KEY"],
+        vllm=True,
+        simulated=False,
+    )
+    await engine.start()
+    try:
+        assert await engine.is_ready()
+        question = (ChatMessage("user", QUESTION),)
+        for priority in (-5, 0, 5):
+            asked = task(messages=question, priority=priority, sampling=Sampling(max_tokens=4, temperature=0.0))
+            *pieces, end = [item async for item in engine.stream(asked)]
+            assert isinstance(end, End)
+            assert end.usage is not None
+            assert end.usage.completion_tokens == 4
+            # Usage comes with each piece, so that an answer that is cut is billed for what was made.
+            assert all(isinstance(piece, Piece) and piece.usage for piece in pieces)
+        with pytest.raises(EngineRefused):
+            wrong = task(messages=question, sampling=Sampling(max_tokens=4, temperature=-1.0))
+            [item async for item in engine.stream(wrong)]
+    finally:
+        await engine.stop()
+
+
+async def test_kill_9_of_the_supervisor_leaves_no_process_of_the_engine(stack: Stack) -> None:
+    family = psutil.Process(stack.processes["engine"].pid).children(recursive=True)
+    assert len(family) > 1  # the server and what computes for it
+    stack.kill("engine")
+    await asyncio.to_thread(
+        wait_for, lambda: not any(one.is_running() for one in family), "no process of the engine is left"
+    )
