@@ -1,0 +1,136 @@
+"""The configuration in memory follows every change of the database, whoever makes it and however."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection
+from psycopg_pool import AsyncConnectionPool
+
+from inference.models import Deployment, Exchange, Lifecycle, ModelVersion
+from inference.snapshot import Catalog, ConfigurationWatcher, Pool, load_catalog
+from tests.console import people
+
+
+class Web:
+    """What a web process keeps of the configuration."""
+
+    def __init__(self, url: str) -> None:
+        self._loop = asyncio.Runner()
+        self.catalog = Catalog()
+        self.reloads = 0
+        self.fails = False
+        self.watcher, self._pool = self._loop.run(self._open(url))
+
+    async def _open(self, url: str) -> tuple[ConfigurationWatcher, Pool]:
+        pool: Pool = AsyncConnectionPool(url, min_size=1, open=False, kwargs={"autocommit": True})
+        await pool.open()
+        return ConfigurationWatcher(pool, [self._reload]), pool
+
+    async def _reload(self, pool: Pool, version: int) -> None:
+        self.reloads += 1
+        if self.fails:
+            raise psycopg.OperationalError("gone")
+        self.catalog = await load_catalog(pool, version)
+
+    def refresh(self) -> Catalog:
+        self._loop.run(self.watcher.refresh())
+        return self.catalog
+
+    def close(self) -> None:
+        self._loop.run(self._pool.close())
+        self._loop.close()
+
+
+@pytest.fixture
+def web(on_committed_database: str) -> Iterator[Web]:
+    Exchange.objects.all().delete()
+    Deployment.objects.exclude(slug="simulated-local").delete()
+    people.deployment()
+    ModelVersion.objects.update(lifecycle=Lifecycle.LIVE)
+    web = Web(on_committed_database)
+    web.refresh()
+    yield web
+    web.close()
+
+
+def sql(statement: str) -> Callable[[], Any]:
+    def run() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    return run
+
+
+def bulk_create() -> None:
+    version = ModelVersion.objects.get(name="simulated")
+    Deployment.objects.bulk_create([Deployment(slug="another", model_version=version, engine="vllm")])
+
+
+def bulk_update() -> None:
+    version = ModelVersion.objects.get(name="simulated")
+    version.output_price = Decimal("7.5") if version.output_price != Decimal("7.5") else Decimal("2.5")
+    ModelVersion.objects.bulk_update([version], ["output_price"])
+
+
+CHANGES = {
+    "bulk_create": bulk_create,
+    "bulk_update": bulk_update,
+    "update": lambda: ModelVersion.objects.filter(name="simulated").update(lifecycle=Lifecycle.RETIRED),
+    "delete": lambda: Deployment.objects.filter(slug="simulated-local")._raw_delete("default"),
+    "raw UPDATE": sql("UPDATE inference_deployment SET is_enabled = NOT is_enabled"),
+    "raw UPDATE of a price": sql("UPDATE inference_modelversion SET input_price = input_price + 1"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_change_that_no_signal_sees_reaches_the_snapshot(web: Web, change: Callable[[], Any]) -> None:
+    before, reloads = web.refresh(), web.reloads
+    change()
+    after = web.refresh()
+
+    assert after.version > before.version
+    assert after.models != before.models
+    assert web.reloads == reloads + 1
+    assert web.refresh() is after  # and nothing is loaded again without a change
+    Deployment.objects.update(is_enabled=True)
+
+
+def test_keys_and_limits_move_the_version_too(web: Web) -> None:
+    of = people.organisation(f"limits-{web.watcher.version}")
+    versions = [web.refresh().version]
+    row, _ = people.api_key(of)
+    versions.append(web.refresh().version)
+    type(row).objects.filter(pk=row.pk).update(name="renamed")
+    versions.append(web.refresh().version)
+    people.member(of, username=f"member-{web.watcher.version}")
+    versions.append(web.refresh().version)
+    assert versions == sorted(set(versions))
+
+
+def test_a_reload_that_fails_keeps_the_old_objects_and_is_tried_again(web: Web) -> None:
+    before = web.refresh()
+    CHANGES["raw UPDATE of a price"]()
+    web.fails = True
+    with pytest.raises(psycopg.OperationalError):
+        web.refresh()
+    assert web.catalog is before
+    web.fails = False
+    assert web.refresh().version > before.version
+
+
+def test_only_enabled_deployments_of_served_versions_are_candidates(web: Web) -> None:
+    version = people.deployment("extra", model="other").model_version
+    assert set(web.refresh().models) == {"simulated", "other"}
+    for lifecycle in Lifecycle:
+        ModelVersion.objects.filter(pk=version.pk).update(lifecycle=lifecycle)
+        served = lifecycle in (Lifecycle.LIVE, Lifecycle.CANARY)
+        assert ("other" in web.refresh().models) is served
+    ModelVersion.objects.filter(pk=version.pk).update(lifecycle=Lifecycle.LIVE)
+    Deployment.objects.filter(slug="extra").update(is_enabled=False)
+    assert "other" not in web.refresh().models
