@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Any
 
@@ -37,6 +38,7 @@ def _start(sender: Any = None, **_: Any) -> None:
     sys.setswitchinterval(0.0005)
     _runner = Runner(worker_settings.load(), capacity=int(getattr(sender, "concurrency", 0) or 0))
     _runner.start()
+    gc.freeze()  # what is loaded now stays: the collector need not walk it while answers stream
 
 
 @worker_shutting_down.connect

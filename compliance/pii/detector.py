@@ -6,6 +6,7 @@ It ends when its standard input does, so it never outlives the web process that 
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import struct
@@ -88,6 +89,9 @@ def main() -> int:
 
     analyzer = Analyzer()
     analyzer.find(["Warm up, Jane Doe: 4111 1111 1111 1111."])
+    # The model is a million objects that stay: the collector need not walk them again and again.
+    gc.collect()
+    gc.freeze()
     output.write(frame(Response(READY, [])))
     stdin = os.fdopen(0, "rb", buffering=0)
     for batch in _batches(stdin):

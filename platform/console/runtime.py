@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import secrets
 import socket
@@ -157,6 +158,7 @@ async def start() -> None:
     sys.setswitchinterval(0.0005)
     runtime = Runtime()
     await runtime.start()
+    gc.freeze()  # what is loaded now stays: the collector need not walk it while answers stream
     _runtime = runtime
 
 
