@@ -60,10 +60,12 @@ def _close(exchange_id: UUID, organisation_id: UUID, now: datetime) -> bool:
     entry: Any = (uuid7(), organisation_id, exchange_id, EntryKind.OUTCOME.value, now, Jsonb(facts), None, "")
     try:
         with transaction.atomic():
+            # The row first, as owners do: in the other order the two could wait for each other.
+            open_one = Exchange.objects.filter(id=exchange_id, status=ExchangeStatus.OPEN)
+            if not open_one.update(status=ExchangeStatus.UNKNOWN, error_code="outcome_unknown", finished_at=now):
+                return False
             with connection.cursor() as cursor:
                 cursor.execute(INSERT_ENTRY, entry)
-            open_one = Exchange.objects.filter(id=exchange_id, status=ExchangeStatus.OPEN)
-            open_one.update(status=ExchangeStatus.UNKNOWN, error_code="outcome_unknown", finished_at=now)
     except IntegrityError:
         return False
     return True
