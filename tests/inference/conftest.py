@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from pytest_django import DjangoDbBlocker
 from redis.asyncio import Redis
@@ -16,28 +18,34 @@ from tests.services import Services
 NAME = "committed"
 
 
-@pytest.fixture(scope="session")
-def committed_database(services: Services, django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> str:
-    """The URL of a copy of Django's test database with every migration applied."""
-    with django_db_blocker.unblock():
-        template = connection.settings_dict["NAME"]
+@contextmanager
+def django_on_it(blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Django's own connections, of every thread, go to the database `NAME`."""
+    with blocker.unblock():
         connection.close()
+        name = connection.settings_dict["NAME"]
+        connection.settings_dict["NAME"] = NAME
+        try:
+            yield
+        finally:
+            connection.close()
+            connection.settings_dict["NAME"] = name
+
+
+@pytest.fixture(scope="session")
+def committed_database(services: Services, django_db_blocker: DjangoDbBlocker) -> str:
+    """The URL of an empty database with every migration applied."""
     with psycopg.connect(services.postgres.url(), autocommit=True) as server:
-        server.execute(f"DROP DATABASE IF EXISTS {NAME}")
-        server.execute(f"CREATE DATABASE {NAME} TEMPLATE {template}")
+        server.execute(f"CREATE DATABASE {NAME}")
+    with django_on_it(django_db_blocker):
+        call_command("migrate", verbosity=0)
     return services.postgres.url(NAME)
 
 
 @pytest.fixture
 def on_committed_database(committed_database: str, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
-    """Django's own connections, of every thread, go to the committed database."""
-    with django_db_blocker.unblock():
-        connection.close()
-        name = connection.settings_dict["NAME"]
-        connection.settings_dict["NAME"] = NAME
+    with django_on_it(django_db_blocker):
         yield committed_database
-        connection.close()
-        connection.settings_dict["NAME"] = name
 
 
 @pytest.fixture
