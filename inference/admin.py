@@ -83,7 +83,7 @@ class ExchangeAdmin(RecordAdmin):
         "ttft",
         "e2e",
         "tokens",
-        "cost",
+        "price",
         "findings",
     ]
     list_filter = ["status", "channel", "deployment", "finish_reason", "organisation"]
@@ -97,7 +97,7 @@ class ExchangeAdmin(RecordAdmin):
         ("Route", {"fields": ["model", "deployment", "owner", "configuration"]}),
         ("Time", {"fields": ["opened_at", "deadline_at", "finished_at", "ttft_ms", "e2e_ms"]}),
         ("Personal data found", {"fields": ["prompt_findings", "answer_findings"]}),
-        ("Use", {"fields": ["prompt_tokens", "cached_tokens", "completion_tokens", "cost"]}),
+        ("Use", {"fields": ["prompt_tokens", "cached_tokens", "completion_tokens", "price"]}),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Exchange]:
@@ -123,6 +123,10 @@ class ExchangeAdmin(RecordAdmin):
     @admin.display(description="Tokens in / out")
     def tokens(self, row: Exchange) -> str:
         return f"{_or_dash(row.prompt_tokens)} / {_or_dash(row.completion_tokens)}"
+
+    @admin.display(description="Cost (USD)", ordering="cost")
+    def price(self, row: Exchange) -> str:
+        return "-" if row.cost is None else f"{row.cost.normalize():f}"
 
     @admin.display(description="TTFT (ms)", ordering="ttft_ms")
     def ttft(self, row: Exchange) -> str:

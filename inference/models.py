@@ -122,7 +122,7 @@ class Exchange(models.Model):
     prompt_tokens = models.PositiveIntegerField(null=True)
     cached_tokens = models.PositiveIntegerField(null=True)
     completion_tokens = models.PositiveIntegerField(null=True)
-    cost = models.DecimalField(max_digits=14, decimal_places=8, null=True, help_text="USD")
+    cost = models.DecimalField(max_digits=20, decimal_places=12, null=True, help_text="USD")
     ttft_ms = models.FloatField(null=True, verbose_name="TTFT (ms)")
     e2e_ms = models.FloatField(null=True, verbose_name="E2E (ms)")
 

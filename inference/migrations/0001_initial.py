@@ -63,7 +63,7 @@ class Migration(migrations.Migration):
                 ('prompt_tokens', models.PositiveIntegerField(null=True)),
                 ('cached_tokens', models.PositiveIntegerField(null=True)),
                 ('completion_tokens', models.PositiveIntegerField(null=True)),
-                ('cost', models.DecimalField(decimal_places=8, help_text='USD', max_digits=14, null=True)),
+                ('cost', models.DecimalField(decimal_places=12, help_text='USD', max_digits=20, null=True)),
                 ('ttft_ms', models.FloatField(null=True, verbose_name='TTFT (ms)')),
                 ('e2e_ms', models.FloatField(null=True, verbose_name='E2E (ms)')),
                 ('api_key', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='accounts.apikey')),

@@ -96,5 +96,5 @@ def _usage(exchange: Exchange) -> dict[str, Any] | None:
         "cached_tokens": exchange.cached_tokens or 0,
         "completion_tokens": exchange.completion_tokens,
         "total_tokens": exchange.prompt_tokens + exchange.completion_tokens,
-        "cost_usd": None if exchange.cost is None else f"{exchange.cost:f}",
+        "cost_usd": None if exchange.cost is None else f"{exchange.cost.normalize():f}",
     }

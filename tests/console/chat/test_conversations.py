@@ -136,7 +136,7 @@ def test_it_reads_the_turns_in_order_with_their_receipts(client: Client, user: U
             "cached_tokens": 4,
             "completion_tokens": 30,
             "total_tokens": 42,
-            "cost_usd": "0.00000120",
+            "cost_usd": "0.0000012",
         },
         "ttft_ms": 41.5,
         "e2e_ms": 180.25,

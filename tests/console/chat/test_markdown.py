@@ -289,8 +289,10 @@ REPEATED_UNITS += ["a | b\n", "-", "  - a\n\n", ">\n", "1. a\n", "[a](https://b.
 
 @pytest.mark.parametrize("unit", REPEATED_UNITS)
 def test_its_work_grows_with_the_input_and_not_with_its_square(render: Renderer, unit: str) -> None:
+    """Ten times the input: ten times the work, where a square would be a hundred. The count varies a little with
+    what the browser has compiled by then, so that the bound lies between the two."""
     _steps(render, unit)
-    assert _steps(render, unit * 10_000) < 20 * _steps(render, unit * 1000)
+    assert _steps(render, unit * 10_000) < 40 * _steps(render, unit * 1000)
 
 
 DOCUMENT = """## A *title*
