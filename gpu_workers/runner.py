@@ -41,7 +41,7 @@ def build_engine(settings: WorkerSettings) -> Engine:
         settings.engine_url,
         settings.engine_model,
         settings.engine_api_key,
-        vllm=settings.engine == "vllm",
+        vllm=settings.engine != "openai",
         simulated=settings.engine == "simulated",
     )
 

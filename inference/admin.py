@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, datetime
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import Count, Model, QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
 
 from compliance.access import ModelAdmin, RecordAdmin, RecordInline
+from compliance.audit.models import Entry, EntryKind
 from inference.models import Attempt, Deployment, Exchange, ModelVersion
 
 
@@ -28,17 +32,21 @@ class ModelVersionAdmin(ModelAdmin):
     list_filter = ["lifecycle", "quantization"]
     list_fullwidth = True
     search_fields = ["name", "version", "source"]
-    readonly_fields = ["created_at"]
+    readonly_fields = ["created"]
     fieldsets = [
         (None, {"fields": ["name", "version", "lifecycle"]}),
         ("Weights", {"fields": ["source", "licence", "quantization", "context_length"]}),
         ("Prices (USD per million tokens)", {"fields": ["input_price", "cached_price", "output_price"]}),
-        (None, {"fields": ["created_at"]}),
+        (None, {"fields": ["created"]}),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ModelVersion]:
         rows: QuerySet[ModelVersion] = super().get_queryset(request)
         return rows.annotate(deployment_count=Count("deployments"))
+
+    @admin.display(description="Created (UTC)")
+    def created(self, row: ModelVersion) -> str:
+        return _when(row, row.created_at)
 
     @admin.display(description="Deployments", ordering="deployment_count")
     def deployment_count(self, row: ModelVersion) -> int:
@@ -52,16 +60,29 @@ class DeploymentAdmin(ModelAdmin):
     list_select_related = ["model_version"]
     list_fullwidth = True
     search_fields = ["slug", "model_version__name"]
-    fields = ["slug", "model_version", "engine", "is_enabled", "queue", "created_at"]
+    fields = ["slug", "model_version", "engine", "is_enabled", "queue", "created"]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> list[str]:
         # The slug names a queue that workers listen to: another slug is another deployment.
-        return ["queue", "created_at", *(["slug"] if obj else [])]
+        return ["queue", "created", *(["slug"] if obj else [])]
+
+    @admin.display(description="Created (UTC)")
+    def created(self, row: Deployment) -> str:
+        return _when(row, row.created_at)
 
 
 class AttemptInline(RecordInline):
     model = Attempt
-    fields = ["number", "deployment", "worker", "status", "error_code", "queued_ms", "ttft_ms", "completion_tokens"]
+    fields = ["number", "deployment", "worker", "status", "error_code", "queued", "ttft", "completion_tokens"]
+    readonly_fields = ["queued", "ttft"]
+
+    @admin.display(description="Queued (ms)")
+    def queued(self, row: Attempt) -> str:
+        return _milliseconds(row.queued_ms)
+
+    @admin.display(description="TTFT (ms)")
+    def ttft(self, row: Attempt) -> str:
+        return _milliseconds(row.ttft_ms)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Attempt]:
         return super().get_queryset(request).select_related("deployment")
@@ -75,16 +96,16 @@ class ExchangeAdmin(RecordAdmin):
     inlines = [AttemptInline]
     list_display = [
         "opened",
-        "organisation",
         "asked_by",
         "model",
-        "deployment",
         "ended",
         "ttft",
         "e2e",
         "tokens",
         "price",
         "findings",
+        "deployment",
+        "organisation",
     ]
     list_filter = ["status", "channel", "deployment", "finish_reason", "organisation"]
     list_select_related = ["organisation", "user", "api_key", "deployment"]
@@ -94,15 +115,36 @@ class ExchangeAdmin(RecordAdmin):
     fieldsets = [
         (None, {"fields": ["id", "status", "finish_reason", "error_code", "request_id", "conversation_id"]}),
         ("Asked by", {"fields": ["organisation", "user", "api_key", "channel"]}),
-        ("Route", {"fields": ["model", "deployment", "owner", "configuration"]}),
+        ("Route", {"fields": ["model", "deployment", "route", "owner", "configuration"]}),
         ("Time", {"fields": ["opened_at", "deadline_at", "finished_at", "ttft_ms", "e2e_ms"]}),
-        ("Personal data found", {"fields": ["prompt_findings", "answer_findings"]}),
+        ("Personal data masked", {"fields": ["in_prompt", "in_answer"]}),
         ("Use", {"fields": ["prompt_tokens", "cached_tokens", "completion_tokens", "price"]}),
+        ("Record", {"fields": ["intent", "receipt"]}),
     ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Exchange]:
         # The related rows are joined for the page of one exchange as well.
         return super().get_queryset(request).select_related(*self.list_select_related)
+
+    @admin.display(description="Why this route")
+    def route(self, row: Exchange) -> str:
+        return str(_facts(row, EntryKind.INTENT).get("route", "-"))
+
+    @admin.display(description="In the prompt")
+    def in_prompt(self, row: Exchange) -> str:
+        return _counts(_facts(row, EntryKind.INTENT).get("prompt_findings"))
+
+    @admin.display(description="In the answer")
+    def in_answer(self, row: Exchange) -> str:
+        return _counts(_facts(row, EntryKind.OUTCOME).get("answer_findings"))
+
+    @admin.display(description="Intent")
+    def intent(self, row: Exchange) -> str:
+        return _link_to_entry(row, EntryKind.INTENT)
+
+    @admin.display(description="Outcome (receipt)")
+    def receipt(self, row: Exchange) -> str:
+        return _link_to_entry(row, EntryKind.OUTCOME)
 
     @admin.display(description="Opened (UTC)", ordering="id")
     def opened(self, row: Exchange) -> str:
@@ -143,3 +185,33 @@ def _or_dash(count: int | None) -> str:
 
 def _milliseconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}"
+
+
+def _when(row: Model, at: datetime) -> str:
+    """The database gives the time: a row that is being made has none yet."""
+    return "-" if row._state.adding else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _entries(row: Exchange) -> dict[str, Entry]:
+    """The exchange's entries in the record by kind, without their payloads; read once for a page."""
+    found: dict[str, Entry] | None = getattr(row, "_entries_found", None)
+    if found is None:
+        found = {entry.kind: entry for entry in Entry.objects.filter(exchange_id=row.pk).defer("payload")}
+        row._entries_found = found  # type: ignore[attr-defined]
+    return found
+
+
+def _facts(row: Exchange, kind: EntryKind) -> dict[str, Any]:
+    entry = _entries(row).get(kind)
+    return entry.facts if entry else {}
+
+
+def _counts(found: Any) -> str:
+    return ", ".join(f"{entity} {number}" for entity, number in found.items()) if found else "nothing"
+
+
+def _link_to_entry(row: Exchange, kind: EntryKind) -> str:
+    entry = _entries(row).get(kind)
+    if entry is None:
+        return "-"
+    return format_html('<a href="{}">{}</a>', reverse("admin:audit_entry_change", args=[entry.pk]), entry.pk)

@@ -54,6 +54,7 @@ class Exchange:
     decision: Decision | None = None
     intent_recorded: bool = False
     ttft_ms: float | None = None
+    e2e_ms: float | None = None
     released: list[str] = field(default_factory=list)
 
     @property
@@ -101,7 +102,7 @@ class Exchange:
         status = _status(generation, failure)
         finish_reason = "" if failure else generation.finish_reason
         code = failure.code if failure else ""
-        e2e_ms = self.elapsed_ms()
+        e2e_ms = self.e2e_ms = self.elapsed_ms()
         facts = self._facts() | {
             "status": status.value,
             "finish_reason": finish_reason,
@@ -149,7 +150,7 @@ class Exchange:
         tokens = attempt.usage.completion_tokens if attempt.usage else None
         values = (
             *(uuid7(), self.id, attempt.number, decision.candidate.deployment_id, attempt.worker),
-            *(attempt.status.value, attempt.error_code, attempt.queued_ms, attempt.ttft_ms, tokens),
+            *(attempt.status.value, attempt.error_code, _rounded(attempt.queued_ms), _rounded(attempt.ttft_ms), tokens),
         )
         return Statement(INSERT_ATTEMPT, values)
 
@@ -167,3 +168,7 @@ def _usage_facts(usage: Usage) -> dict[str, Any]:
         "completion_tokens": usage.completion_tokens,
         "estimated": usage.estimated,
     }
+
+
+def _rounded(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else round(milliseconds, 3)

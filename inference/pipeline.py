@@ -189,7 +189,7 @@ def _finished(exchange: Exchange, decision: Decision, generation: Generation, co
         usage=generation.usage,
         cost=cost,
         ttft_ms=exchange.ttft_ms,
-        e2e_ms=exchange.elapsed_ms(),
+        e2e_ms=exchange.e2e_ms or exchange.elapsed_ms(),
         model=decision.candidate.model,
         simulated=decision.candidate.simulated,
         prompt_findings=count(exchange.prompt_findings),

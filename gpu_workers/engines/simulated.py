@@ -35,6 +35,7 @@ class _Message(Struct):
 
 class _StreamOptions(Struct, frozen=True):
     include_usage: bool = False
+    continuous_usage_stats: bool = False
 
 
 class _Request(Struct):
@@ -128,7 +129,7 @@ class SimulatedServer:
     async def _answer(self, request: _Request, prompt_tokens: int, send: Send) -> None:
         limit = min(request.max_tokens or len(self._pieces), len(self._pieces))
         reason = "length" if limit < len(self._pieces) else "stop"
-        usage = {"prompt_tokens": prompt_tokens, "completion_tokens": limit, "total_tokens": prompt_tokens + limit}
+        usage = _usage(prompt_tokens, limit)
         pieces = self._paced(request.seed, limit)
         if not request.stream:
             text = "".join([piece async for piece in pieces])
@@ -137,8 +138,11 @@ class SimulatedServer:
             return
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
         await self._event(send, [{"index": 0, "delta": {"role": "assistant", "content": ""}}])
+        made = 0
         async for piece in pieces:
-            await self._event(send, [{"index": 0, "delta": {"content": piece}, "finish_reason": None}])
+            made += 1
+            so_far = _usage(prompt_tokens, made) if request.stream_options.continuous_usage_stats else None
+            await self._event(send, [{"index": 0, "delta": {"content": piece}, "finish_reason": None}], so_far)
         await self._event(send, [{"index": 0, "delta": {}, "finish_reason": reason}])
         if request.stream_options.include_usage:
             await self._event(send, [], usage)
@@ -160,6 +164,10 @@ class SimulatedServer:
             chunk["usage"] = usage
         body = b"data: " + msgspec.json.encode(chunk) + b"\n\n"
         await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def _usage(prompt_tokens: int, made: int) -> dict[str, int]:
+    return {"prompt_tokens": prompt_tokens, "completion_tokens": made, "total_tokens": prompt_tokens + made}
 
 
 async def _body(receive: Receive) -> bytes:

@@ -30,12 +30,12 @@ async def _checks() -> dict[str, Any]:
     workers = [beat for beat in fleet.workers.values() if beat.deployment in served]
     engine = "no worker"
     if workers:
-        engine = "ok" if any(beat.engine_ready for beat in workers) else "starting"
+        engine = "ok" if any(beat.engine_ready for beat in workers) else "not answering"
     return {
         "database": await _database(parts),
         "broker": "ok" if fleet.broker else "unreachable",
         "engine": engine,
-        "inspection": "ok" if parts.inspector.ready else "starting",
+        "inspection": "ok" if parts.inspector.ready else "not answering",
     }
 
 

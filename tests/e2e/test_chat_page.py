@@ -130,7 +130,7 @@ def test_escape_stops_an_answer_and_it_can_be_asked_again(visitor: Visitor) -> N
     visitor.page.keyboard.press("Escape")
 
     expect(turn).to_have_attribute("data-status", "cancelled")
-    expect(turn).to_contain_text("You stopped this answer")
+    expect(turn).to_contain_text("This answer was stopped before its end")
     assert LAST_WORDS not in turn.locator(".prose").inner_text()
 
     turn.get_by_role("button", name="Ask again").click()

@@ -109,7 +109,7 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
             exchange = event.exchange if isinstance(event, ChatResume) else None
             await self._handle(event)
         except Refusal as refusal:
-            self._refuse(refusal, ask_id, exchange)
+            self._refuse(refusal, ask_id or protocol.ask_id_of(text), exchange)
         except Exception as error:
             self._fail(error)
         if self._refused_frames > MAX_REFUSED_FRAMES:

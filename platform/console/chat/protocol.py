@@ -76,6 +76,12 @@ class _Kind(Struct):
     type: str
 
 
+class _Head(Struct):
+    type: str
+    id: ClientId
+
+
+_heads = msgspec.json.Decoder(_Head)
 _kinds = msgspec.json.Decoder(_Kind)
 _PATH = re.compile(r" - at `\$\.?(.*?)`$")
 _QUOTED = re.compile(r"'[^']*'")
@@ -98,6 +104,15 @@ def parse(frame: str) -> ClientEvent:
     return event
 
 
+def ask_id_of(frame: str) -> str | None:
+    """The id of a `chat.send` that was refused for something else, so that its client knows which one it was."""
+    try:
+        head = _heads.decode(frame)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+    return head.id if head.type == "chat.send" else None
+
+
 def check_text(text: str, param: str) -> None:
     """Raises `Refusal` for what no model and no database takes: NUL and lone surrogates."""
     if "\x00" in text:
@@ -114,6 +129,8 @@ def invalid_value(error: msgspec.ValidationError, *, kinds: bool = False) -> Ref
     found = _PATH.search(text)
     param = (found.group(1) if found else "") or None
     message = _QUOTED.sub("value", _PATH.sub("", text))
+    if message.endswith("matching regex value"):
+        message = "Has characters that are not allowed"
     missing = re.search(r"missing required field `(\w+)`", message)
     unknown = re.search(r"unknown field `(.*)`", message)
     if kinds and (param == "type" or (missing and missing.group(1) == "type")):

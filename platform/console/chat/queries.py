@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -35,6 +34,7 @@ class ReadTurn:
     prompt: str | None
     answer: str | None
     receipt: UUID | None
+    findings: dict[str, dict[str, int]]
 
 
 def conversations_of(principal: Principal) -> QuerySet[Conversation]:
@@ -65,21 +65,31 @@ def read_conversation(conversation: Conversation) -> list[ReadTurn]:
     exchanges = list(rows.order_by("-opened_at", "-id")[:TURNS])[::-1]
     ids = [exchange.pk for exchange in exchanges]
     texts = read_turns(conversation.organisation_id, ids)
-    receipts = _receipts(ids)
-    return [_turn(exchange, texts.get(exchange.pk), receipts.get(exchange.pk)) for exchange in exchanges]
+    entries = _entries(ids)
+    return [_turn(exchange, texts.get(exchange.pk), entries.get(exchange.pk, {})) for exchange in exchanges]
 
 
 def is_simulated(exchange: Exchange) -> bool:
     return exchange.deployment.engine == EngineKind.SIMULATED
 
 
-def _turn(exchange: Exchange, text: Turn | None, receipt: UUID | None) -> ReadTurn:
-    if text is None:
-        return ReadTurn(exchange, None, None, receipt)
-    return ReadTurn(exchange, text.prompt, text.answer, receipt)
+def _turn(exchange: Exchange, text: Turn | None, entries: dict[str, Entry]) -> ReadTurn:
+    intent, outcome = entries.get(EntryKind.INTENT), entries.get(EntryKind.OUTCOME)
+    return ReadTurn(
+        exchange,
+        prompt=text.prompt if text else None,
+        answer=text.answer if text else None,
+        receipt=outcome.pk if outcome else None,
+        findings={
+            "prompt": intent.facts.get("prompt_findings", {}) if intent else {},
+            "answer": outcome.facts.get("answer_findings", {}) if outcome else {},
+        },
+    )
 
 
-def _receipts(exchange_ids: list[UUID]) -> dict[UUID, UUID]:
-    """The entries that hold the outcomes: what an answer's receipt names."""
-    entries: Any = Entry.objects.filter(exchange_id__in=exchange_ids, kind=EntryKind.OUTCOME)
-    return dict(entries.values_list("exchange_id", "id"))
+def _entries(exchange_ids: list[UUID]) -> dict[UUID, dict[str, Entry]]:
+    """Intents and outcomes without their payloads, by exchange and kind. An outcome is what a receipt names."""
+    found: dict[UUID, dict[str, Entry]] = {}
+    for entry in Entry.objects.filter(exchange_id__in=exchange_ids).defer("payload"):
+        found.setdefault(entry.exchange_id, {})[entry.kind] = entry
+    return found

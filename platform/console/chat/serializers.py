@@ -51,6 +51,7 @@ class TurnSerializer(serializers.Serializer[Any]):
     ttft_ms = serializers.FloatField(source="exchange.ttft_ms", allow_null=True)
     e2e_ms = serializers.FloatField(source="exchange.e2e_ms", allow_null=True)
     at = serializers.DateTimeField(source="exchange.opened_at")
+    findings = serializers.DictField(child=serializers.DictField(child=serializers.IntegerField()))
 
     def get_finish_reason(self, turn: ReadTurn) -> str | None:
         return turn.exchange.finish_reason or None

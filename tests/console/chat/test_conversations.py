@@ -141,6 +141,7 @@ def test_it_reads_the_turns_in_order_with_their_receipts(client: Client, user: U
         "ttft_ms": 41.5,
         "e2e_ms": 180.25,
         "at": earlier.isoformat().replace("+00:00", "Z"),
+        "findings": {"prompt": {}, "answer": {}},
     }
     assert (failed["prompt"], failed["answer"], failed["usage"]) == ("And red?", None, None)
     assert (failed["status"], failed["error_code"], failed["receipt"]) == ("failed", "engine_failed", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC
 
 from django.contrib import admin
 from django.db.models import Count, Model, QuerySet
@@ -18,7 +19,8 @@ class OrganisationAdmin(ScopedAdmin):
     list_display = ["name", "slug", "is_active", "member_count", "requests_per_minute", "concurrent_answers"]
     list_filter = ["is_active"]
     search_fields = ["name", "slug"]
-    readonly_fields = ["created_at"]
+    exclude = ["created_at"]
+    readonly_fields = ["created"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Organisation]:
         rows: QuerySet[Organisation] = super().get_queryset(request)
@@ -30,6 +32,11 @@ class OrganisationAdmin(ScopedAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False  # made inactive instead: the record refers to it
+
+    @admin.display(description="Created (UTC)")
+    def created(self, row: Organisation) -> str:
+        # The database gives the time: a row that is being made has none yet.
+        return "-" if row._state.adding else f"{row.created_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
     @admin.display(description="Members", ordering="member_count")
     def member_count(self, row: Organisation) -> int:

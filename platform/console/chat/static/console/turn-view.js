@@ -105,7 +105,7 @@ export class TurnView {
     this.notice.className = failed ? "notice is-bad" : "notice";
     const { title, advice, detail, action } = failed
       ? explain(turn.error)
-      : { title: "You stopped this answer.", advice: null, action: "again" };
+      : { title: "This answer was stopped before its end.", advice: null, action: "again" };
     this.notice.replaceChildren(
       icon(failed ? "warning" : "stop"),
       el("div", {}, el("p", { class: "notice-title" }, title), advice && el("p", {}, advice), detail && el("p", { class: "detail" }, detail)),

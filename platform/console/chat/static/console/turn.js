@@ -32,6 +32,8 @@ export class Turn {
   settle(record) {
     this.exchange = record.exchange;
     this.answer = record.answer ?? "";
+    this.promptFindings = record.findings?.prompt ?? {};
+    this.answerFindings = record.findings?.answer ?? {};
     this.facts = factsOf(record);
     this.status = { open: "elsewhere", unknown: "failed" }[record.status] ?? record.status;
     if (this.status === "failed") this.fail({ code: record.error_code || "unknown", message: "" });
