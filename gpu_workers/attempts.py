@@ -18,6 +18,9 @@ from gpu_workers.sealing import Sealer
 
 log = structlog.get_logger(__name__)
 
+# An engine may split a character over pieces; twice the tokens and a few is far past any that counts.
+SLACK_PIECES = 16
+
 
 @dataclass
 class _Running:
@@ -123,6 +126,9 @@ class Attempts:
                     return Done(item.finish_reason, item.usage or counted.usage())
                 counted.add(item)
                 reply.delta(item.text)
+                if counted.pieces >= 2 * task.sampling.max_tokens + SLACK_PIECES:
+                    # A piece is a token or more: this engine ignores what it was asked for.
+                    return Done("length", counted.usage())
         raise EngineBroken("The engine closed the answer before its end.")
 
 

@@ -20,6 +20,7 @@ CODES: dict[str, tuple[int, str]] = {
     "frame_too_large": (400, "invalid_request_error"),
     "duplicate_id": (400, "invalid_request_error"),
     "empty_text": (400, "invalid_request_error"),
+    "content_filter": (400, "invalid_request_error"),
     "context_length_exceeded": (400, "invalid_request_error"),
     "invalid_api_key": (401, "authentication_error"),
     "permission_denied": (403, "permission_error"),
@@ -48,6 +49,12 @@ class Refusal(Exception):
     message: str
     param: str | None = None
     retry_after_s: float | None = None
+    # Whether `param` is a name that the caller made up: it is told to them and written down nowhere.
+    foreign_param: bool = False
+
+    @property
+    def recorded_param(self) -> str | None:
+        return "(unknown field)" if self.foreign_param else self.param
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"

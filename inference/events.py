@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 from uuid import UUID
 
+from compliance.audit.writer import Statement
 from gpu_workers.messages import ChatMessage, FinishReason, Sampling, Usage
 from inference.errors import Refusal
 
@@ -47,6 +49,8 @@ class Ask:
     conversation_id: UUID | None = None
     history: tuple[ChatMessage, ...] = ()
     history_ids: tuple[UUID, ...] = ()
+    # Statements that are committed with the intent, given the title: the first words of the masked prompt.
+    with_intent: Callable[[str], Sequence[Statement]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,6 @@ class Started:
     model: str
     simulated: bool
     findings: dict[str, int]
-    title: str
 
 
 @dataclass(frozen=True, slots=True)

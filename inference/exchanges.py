@@ -9,6 +9,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from compliance.audit.entries import IntentPayload, OutcomePayload, insert_entry
 from compliance.audit.models import EntryKind
 from compliance.audit.writer import Statement
@@ -22,6 +24,7 @@ from inference.models import ExchangeStatus
 from inference.routing import Decision
 
 DEADLINE_S = 120.0
+TITLE_CHARS = 80
 
 INSERT_EXCHANGE = (
     "INSERT INTO inference_exchange (id, organisation_id, user_id, api_key_id, conversation_id, request_id, channel,"
@@ -85,15 +88,22 @@ class Exchange:
             "prompt_findings": count(self.prompt_findings),
             "opened_at": self.opened_at.isoformat(),
         }
-        payload = IntentPayload(
-            [{"role": message.role, "content": message.content} for message in self.messages], list(ask.history_ids)
-        )
+        messages = [{"role": message.role, "content": message.content} for message in self.messages]
+        payload = IntentPayload(messages, list(ask.history_ids), msgspec.to_builtins(ask.sampling))
         values = (
             *(self.id, caller.organisation_id, caller.user_id, caller.api_key_id, ask.conversation_id, ask.request_id),
             *(ask.channel, candidate.model, candidate.deployment_id, self.owner, decision.configuration),
             *(self.opened_at, self.deadline_at, len(self.prompt_findings)),
         )
-        return [Statement(INSERT_EXCHANGE, values), self._entry(uuid7(), EntryKind.INTENT, facts, payload)]
+        return [
+            Statement(INSERT_EXCHANGE, values),
+            self._entry(uuid7(), EntryKind.INTENT, facts, payload),
+            *(ask.with_intent(self._title()) if ask.with_intent else ()),
+        ]
+
+    def _title(self) -> str:
+        words = " ".join(self.messages[-1].content.split())
+        return words if len(words) <= TITLE_CHARS else words[: TITLE_CHARS - 1].rstrip() + "…"
 
     def outcome(
         self, receipt: UUID, generation: Generation, decision: Decision, cost: Decimal, failure: Refusal | None
@@ -128,7 +138,7 @@ class Exchange:
 
     def refusal(self, refusal: Refusal) -> list[Statement]:
         """The one entry of an exchange that was refused before its intent."""
-        facts = self._facts() | {"error_code": refusal.code, "param": refusal.param, "model": self.ask.model}
+        facts = self._facts() | {"error_code": refusal.code, "param": refusal.recorded_param, "model": self.ask.model}
         return [self._entry(uuid7(), EntryKind.REFUSAL, facts, None)]
 
     def _entry(

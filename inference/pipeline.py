@@ -8,9 +8,12 @@ from contextlib import asynccontextmanager
 from decimal import Decimal
 from uuid import UUID
 
-from compliance.audit.writer import GroupWriter, RecordConflict, RecordUnavailable
+import msgspec
+import structlog
+
+from compliance.audit.writer import GroupWriter, RecordConflict, RecordUnavailable, Statement
 from compliance.pii.findings import InspectionUnavailable, count, mask
-from compliance.pii.inspector import Inspector
+from compliance.pii.lanes import InspectionLanes
 from compliance.pii.release import AnswerRelease
 from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import ChatMessage
@@ -22,10 +25,14 @@ from inference.events import Ask, Caller, Delta, Event, Finished, Refused, Start
 from inference.exchanges import Exchange
 from inference.generation import Generation
 from inference.leases import Leases
+from inference.refusals import RefusalRecorder
 from inference.routing import Decision
 from inference.snapshot import Catalog
 
-TITLE_CHARS = 80
+log = structlog.get_logger(__name__)
+
+# Pauses before an outcome is tried again: about a minute together, well before it would be reconciled as unknown.
+OUTCOME_RETRIES_S = (0.5, 1, 2, 4, 8, 15, 30)
 # No tokenizer runs here: the engine has the last word on what fits. Far more characters than any vocabulary puts
 # into a token are refused at once, before they cost an inspection.
 MAX_CHARS_PER_TOKEN = 8
@@ -58,9 +65,10 @@ class Pipeline:
         owner: str,
         admission: Admission,
         leases: Leases,
-        inspector: Inspector,
+        inspector: InspectionLanes,
         dispatcher: Dispatcher,
         writer: GroupWriter,
+        refusals: RefusalRecorder,
     ) -> None:
         self.owner = owner
         self.catalog = Catalog()
@@ -69,6 +77,8 @@ class Pipeline:
         self._inspector = inspector
         self._dispatcher = dispatcher
         self._writer = writer
+        self._refusals = refusals
+        self._retries: set[asyncio.Task[None]] = set()
 
     async def serve(self, ask: Ask, caller: Caller, cancellation: Cancellation) -> AsyncIterator[Event]:
         """Serve one exchange: Started, Deltas, then Finished; or Refused. Raises nothing to the transport."""
@@ -121,12 +131,20 @@ class Pipeline:
         ask = exchange.ask
         candidate = routing.find_candidates(ask.model, self.catalog)[0]
         _refuse_oversized(ask, candidate.context_length)
+        await self._refuse_personal_parameters(ask)
         found = await self._inspector.find_all([message.content for message in ask.messages])
         masked = []
         for message, findings in zip(ask.messages, found, strict=True):
             masked.append(ChatMessage(message.role, mask(message.content, findings)))
             exchange.prompt_findings += findings
         exchange.messages = tuple(masked)
+
+    async def _refuse_personal_parameters(self, ask: Ask) -> None:
+        """Text outside the messages cannot be masked without changing what it asks for: it is refused."""
+        for param, text in _texts_of_parameters(ask):
+            if found := await self._inspector.find(text):
+                kinds = ", ".join(count(found))
+                raise Refusal("content_filter", f"{param} holds personal data ({kinds}).", param=param)
 
     async def _inspected(self, exchange: Exchange, generation: Generation) -> AsyncIterator[str]:
         """The answer as it may be released."""
@@ -149,17 +167,37 @@ class Pipeline:
         usage = generation.usage
         cost = await metering.settle(self._leases, reservation, usage, decision.candidate.prices)
         receipt = uuid7()
+        outcome = exchange.outcome(receipt, generation, decision, cost, failure)
         try:
-            await self._writer.commit(exchange.outcome(receipt, generation, decision, cost, failure))
-        except (RecordUnavailable, RecordConflict) as error:
+            await self._writer.commit(outcome)
+        except RecordUnavailable as error:
+            task = asyncio.create_task(self._record_later(exchange, outcome))
+            self._retries.add(task)
+            task.add_done_callback(self._retries.discard)
+            return Refused(_as_refusal(error, exchange))
+        except RecordConflict as error:
             return Refused(_as_refusal(error, exchange))
         if failure is not None:
             return Refused(failure)
         return _finished(exchange, decision, generation, cost, receipt)
 
+    async def _record_later(self, exchange: Exchange, outcome: list[Statement]) -> None:
+        """The user was told that the record could not be written; what they had read is written when it can be."""
+        for wait_s in OUTCOME_RETRIES_S:
+            await asyncio.sleep(wait_s)
+            try:
+                await self._writer.commit(outcome)
+            except RecordUnavailable:
+                continue
+            except RecordConflict:
+                return
+            log.info("outcome_recorded_late", exchange=str(exchange.id))
+            return
+        log.error("outcome_not_recorded", exchange=str(exchange.id))
+
     def _record_refusal(self, exchange: Exchange, refusal: Refusal) -> None:
         """Not waited for: a refusal is told at once, and is no promise that depends on the record."""
-        if not exchange.intent_recorded:
+        if not exchange.intent_recorded and self._refusals.may_record(exchange.caller.name):
             self._writer.submit(exchange.refusal(refusal))
 
 
@@ -176,11 +214,16 @@ def _prompt(exchange: Exchange) -> Prompt:
     )
 
 
+def _texts_of_parameters(ask: Ask) -> list[tuple[str, str]]:
+    texts = [("stop", "\n".join(ask.sampling.stop))] if ask.sampling.stop else []
+    if ask.sampling.response_format is not None:
+        texts.append(("response_format", msgspec.json.encode(ask.sampling.response_format).decode()))
+    return texts
+
+
 def _started(exchange: Exchange, decision: Decision) -> Started:
-    words = " ".join(exchange.messages[-1].content.split())
-    title = words if len(words) <= TITLE_CHARS else words[: TITLE_CHARS - 1].rstrip() + "…"
     candidate = decision.candidate
-    return Started(candidate.model, candidate.simulated, count(exchange.prompt_findings), title)
+    return Started(candidate.model, candidate.simulated, count(exchange.prompt_findings))
 
 
 def _finished(exchange: Exchange, decision: Decision, generation: Generation, cost: Decimal, receipt: UUID) -> Finished:

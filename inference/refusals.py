@@ -32,16 +32,21 @@ class RefusalRecorder:
 
     def record(self, refusal: Refusal, *, channel: str, caller: str, organisation_id: UUID | None) -> None:
         """`caller` is the name of a known one, or "unknown"."""
-        if not self._rate_of(caller).take():
-            self._suppressed[caller] += 1
+        if not self.may_record(caller):
             return
-        facts = {"error_code": refusal.code, "param": refusal.param, "channel": channel, "caller": caller}
+        facts = {"error_code": refusal.code, "param": refusal.recorded_param, "channel": channel, "caller": caller}
         if suppressed := self._suppressed.pop(caller, 0):
             facts["suppressed_before"] = str(suppressed)
         entry = insert_entry(
             uuid7(), organisation_id=organisation_id, exchange_id=uuid7(), kind=EntryKind.REFUSAL, facts=facts
         )
         self._writer.submit([entry])
+
+    def may_record(self, caller: str) -> bool:
+        """False past the rate; what is then left out is counted."""
+        allowed = self._rate_of(caller).take()
+        self._suppressed[caller] += not allowed
+        return allowed
 
     def _rate_of(self, caller: str) -> TokenBucket:
         if caller not in self._rates:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -18,7 +19,7 @@ BLOCK_MS = 1_000
 READ_COUNT = 500
 # The stream of a process that died disappears after this long.
 STREAM_TTL_S = 60
-TRIM_EVERY = 64
+TRIM_EVERY_S = 5.0
 MANY = 32
 GATHER_S = 0.002
 
@@ -68,7 +69,7 @@ class ReplyReader:
         self._inboxes.pop((exchange.bytes, attempt), None)
 
     async def _read(self) -> None:
-        rounds = 0
+        forget_at = 0.0
         while True:
             try:
                 entries = await read_stream(self._valkey, self.stream, self._last, count=READ_COUNT, block_ms=BLOCK_MS)
@@ -77,9 +78,9 @@ class ReplyReader:
                     self._last = entry_id
                 if len(self._inboxes) > MANY:
                     await asyncio.sleep(GATHER_S)  # one read then brings the frames of many answers
-                rounds += 1
-                if rounds % TRIM_EVERY == 0:
+                if time.monotonic() >= forget_at:
                     await self._forget_read()
+                    forget_at = time.monotonic() + TRIM_EVERY_S
             except (RedisError, OSError) as error:
                 log.warning("reply_stream_lost", error=type(error).__name__, waiting=len(self._inboxes))
                 for inbox in self._inboxes.values():

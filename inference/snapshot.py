@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -16,6 +17,8 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 log = structlog.get_logger(__name__)
 
 POLL_S = 0.5
+READ_TIMEOUT_S = 3.0
+STALE_S = 10.0
 SERVED = ("live", "canary")
 
 Pool = AsyncConnectionPool[psycopg.AsyncConnection[Any]]
@@ -89,6 +92,14 @@ class ConfigurationWatcher:
         self._reloads = reloads
         self._task: asyncio.Task[None] | None = None
         self.version = 0
+        self._read_at: float | None = None
+
+    def is_current(self) -> bool:
+        """False before the first read, and when the database has not answered for `STALE_S`.
+
+        Then nobody can be told from somebody whose key was revoked meanwhile, and nothing is served.
+        """
+        return self._read_at is not None and time.monotonic() - self._read_at < STALE_S
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._watch(), name="configuration")
@@ -101,8 +112,9 @@ class ConfigurationWatcher:
     async def _watch(self) -> None:
         while True:
             try:
-                await self.refresh()
-            except (psycopg.Error, PoolTimeout, OSError) as error:
+                async with asyncio.timeout(READ_TIMEOUT_S):
+                    await self.refresh()
+            except (psycopg.Error, PoolTimeout, OSError, TimeoutError) as error:
                 log.warning("configuration_not_read", error=type(error).__name__)
             await asyncio.sleep(POLL_S)
 
@@ -114,3 +126,4 @@ class ConfigurationWatcher:
             for reload in self._reloads:
                 await reload(self._pool, version)
             self.version = version
+        self._read_at = time.monotonic()

@@ -26,6 +26,7 @@ class IntentPayload(msgspec.Struct, frozen=True):
 
     messages: list[dict[str, str]]
     history: list[UUID] = []
+    parameters: dict[str, Any] = {}
 
 
 class OutcomePayload(msgspec.Struct, frozen=True):

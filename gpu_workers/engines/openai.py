@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any
 
 import aiohttp
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from gpu_workers.engines.base import End, EngineBroken, EngineRefused, Piece
 from gpu_workers.messages import FinishReason, GenerateTask, Usage
@@ -18,13 +18,16 @@ SILENCE_TIMEOUT_S = 30.0
 MAX_LINE_BYTES = 1_048_576
 
 
+Tokens = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+
 class _CachedTokens(Struct):
-    cached_tokens: int | None = None
+    cached_tokens: Tokens | None = None
 
 
 class _Usage(Struct):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: Tokens = 0
+    completion_tokens: Tokens = 0
     prompt_tokens_details: _CachedTokens | None = None
 
 

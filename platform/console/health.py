@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import psycopg
@@ -9,6 +10,8 @@ from django.http import HttpRequest, JsonResponse
 from psycopg_pool import PoolTimeout
 
 from console import runtime
+
+TIMEOUT_S = 2.0
 
 
 async def healthz(request: HttpRequest) -> JsonResponse:
@@ -41,8 +44,8 @@ async def _checks() -> dict[str, Any]:
 
 async def _database(parts: runtime.Runtime) -> str:
     try:
-        async with parts.pool.connection(timeout=2.0) as connection:
+        async with asyncio.timeout(TIMEOUT_S), parts.pool.connection(timeout=TIMEOUT_S) as connection:
             await connection.execute("SELECT 1")
-    except (psycopg.Error, PoolTimeout, OSError):
+    except (psycopg.Error, PoolTimeout, OSError, TimeoutError):
         return "unreachable"
     return "ok"

@@ -97,6 +97,8 @@ class ContentSecurityPolicyMiddleware(_Middleware):
 
     def finish(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         response.headers.setdefault("Content-Security-Policy", content_security_policy(request))
+        if request.path_info.startswith("/api/"):
+            response.headers.setdefault("Cache-Control", "no-store")
         return response
 
 

@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from compliance.audit.writer import GroupWriter
 from compliance.crypto import record_key
-from compliance.pii.inspector import Inspector
+from compliance.pii.lanes import InspectionLanes
 from console.accounts.keyring import Keyring
 from console.chat.live import LiveAnswers
 from console.chat.released import ReleasedEvents
@@ -41,6 +41,7 @@ from inference.snapshot import ConfigurationWatcher, Pool, load_catalog
 log = structlog.get_logger(__name__)
 
 PART_STOP_TIMEOUT_S = 3.0
+MIN_SECRET_KEY = 32
 
 
 class Part(Protocol):
@@ -58,6 +59,8 @@ class Runtime:
         # A process that could not seal or record would refuse every request: it says so now, and does not start.
         seal_key = worker_settings.seal_key()
         record_key.current()
+        if len(settings.SECRET_KEY) < MIN_SECRET_KEY:
+            raise ValueError(f"BURSAR_SECRET_KEY must have at least {MIN_SECRET_KEY} characters.")
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self.valkey: Redis = connect(settings.VALKEY_URL)
         self.pool: Pool = AsyncConnectionPool(
@@ -65,12 +68,13 @@ class Runtime:
         )
         self.keyring = Keyring()
         self.fleet = Fleet(self.valkey)
-        self.inspector = Inspector()
+        self.inspector = InspectionLanes()
         self.writer = GroupWriter(settings.DATABASE_URL)
         self.replies = ReplyReader(self.valkey, self.owner)
         self.dispatcher = Dispatcher(_publisher(), self.valkey, self.replies, self.fleet, seal_key, self.owner)
         admission = Admission(self.valkey)
         self.leases = Leases(admission)
+        self.refusals = RefusalRecorder(self.writer)
         self.pipeline = Pipeline(
             owner=self.owner,
             admission=admission,
@@ -78,11 +82,11 @@ class Runtime:
             inspector=self.inspector,
             dispatcher=self.dispatcher,
             writer=self.writer,
+            refusals=self.refusals,
         )
-        self.refusals = RefusalRecorder(self.writer)
         self.answers = Answers(self.pipeline)
         self.released = ReleasedEvents(self.valkey, seal_key, self.owner)
-        self.live = LiveAnswers(self.answers, self.released, self.writer, self.valkey, self.owner)
+        self.live = LiveAnswers(self.answers, self.released, self.valkey, self.owner)
         self.sockets = OpenSockets(self.keyring, self.pool)
         self.configuration = ConfigurationWatcher(self.pool, [self.keyring.reload, self._reload_catalog])
         self._life: asyncio.Task[None] | None = None

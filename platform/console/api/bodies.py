@@ -12,6 +12,7 @@ from gpu_workers.messages import ChatMessage, Sampling
 from inference.errors import Refusal
 
 MAX_MESSAGES = 256
+MAX_RESPONSE_FORMAT_BYTES = 16_384
 # Parts of OpenAI's API that are not served. They are refused, since ignoring one would change the answer's meaning.
 UNSUPPORTED = (
     *("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "logprobs", "top_logprobs"),
@@ -89,11 +90,23 @@ def parse(body: bytes) -> CompletionBody:
         raise invalid_value(error) from None
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         raise Refusal("invalid_json", "The body is not valid JSON.") from None
+    _check_response_format(parsed)
     for index, message in enumerate(parsed.messages):
         check_text(message.text(), f"messages[{index}].content")
     if not any(message.text().strip() for message in parsed.messages):
         raise Refusal("empty_text", "messages must not be blank.", param="messages")
     return parsed
+
+
+def _check_response_format(body: CompletionBody) -> None:
+    """Raises `Refusal`: it goes to the engine as it is, so that it must be small and travel whole."""
+    try:
+        size = len(msgspec.msgpack.encode(body.response_format))
+    except (OverflowError, RecursionError, UnicodeError):
+        size = MAX_RESPONSE_FORMAT_BYTES + 1
+    if size > MAX_RESPONSE_FORMAT_BYTES:
+        message = f"response_format may have {MAX_RESPONSE_FORMAT_BYTES} bytes, and integers of 64 bits."
+        raise Refusal("invalid_value", message, param="response_format")
 
 
 def refuse_unsupported(body: bytes) -> None:

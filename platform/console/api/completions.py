@@ -17,6 +17,7 @@ from console.api.bodies import CompletionBody, parse
 from gpu_workers.identifiers import uuid7
 from inference.errors import Refusal, log_unexpected
 from inference.events import Ask, Caller, Delta, Event, Finished, Refused, Started
+from inference.pipeline import AUDIT_UNAVAILABLE
 from inference.routing import find_candidates
 
 Scope = dict[str, Any]
@@ -53,6 +54,8 @@ class Completions:
                 await response.fail()
 
     async def _answer(self, scope: Scope, headers: dict[bytes, str], receive: Receive, response: _Response) -> None:
+        if not runtime.current().configuration.is_current():
+            raise AUDIT_UNAVAILABLE
         caller = runtime.current().keyring.find(headers.get(b"authorization"))
         try:
             if caller is None:
@@ -235,6 +238,8 @@ class _Response:
         extra = []
         if refusal.retry_after_s is not None:
             extra.append((b"retry-after", str(max(1, round(refusal.retry_after_s))).encode()))
+        if refusal.status == 405:
+            extra.append((b"allow", b"POST"))
         if refusal.status == 401:
             extra.append((b"www-authenticate", b"Bearer"))
         await self.send_json(refusal.status, {"error": refusal.body()}, *extra)

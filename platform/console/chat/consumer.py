@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 from uuid import UUID
@@ -14,6 +13,7 @@ import structlog
 from channels.consumer import AsyncConsumer, get_handler_name
 from channels.exceptions import StopConsumer
 from django.conf import settings
+from django.http.cookie import parse_cookie
 from psycopg_pool import PoolTimeout
 from redis.exceptions import RedisError
 
@@ -21,7 +21,7 @@ from console import runtime
 from console.accounts.principal import Principal
 from console.accounts.sessions import user_of_session
 from console.chat import protocol, tickets
-from console.chat.conversations import CHARS_PER_TOKEN, History, read_history
+from console.chat.conversations import CHARS_PER_TOKEN, History, read_history, touch_conversation
 from console.chat.live import Control, LiveAnswer
 from console.chat.outbox import Outbox
 from console.chat.protocol import ChatCancel, ChatResume, ChatSend, Parameters, Ping
@@ -40,6 +40,7 @@ log = structlog.get_logger(__name__)
 FRAMES_PER_SECOND = 20
 MAX_REFUSED_FRAMES = 100
 MAX_ANSWERS = 4
+AUTHENTICATION_TIMEOUT_S = 5.0
 # What a socket may have going on beside its answers: replays, and questions that are being begun.
 MAX_TASKS = 32
 # A close frame with one of these codes. 1005 is not among them: the server gives it for a lost connection, too.
@@ -82,12 +83,15 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
             await self._close(WRONG_SUBPROTOCOL)
             return
         try:
-            self.identity = await self._authenticate()
+            if not self._parts.configuration.is_current():
+                raise PoolTimeout
+            async with asyncio.timeout(AUTHENTICATION_TIMEOUT_S):
+                self.identity = await self._authenticate()
         except _Unauthenticated as error:
             refusal = Refusal("invalid_api_key", f"The socket was closed with {error.code}.", param=str(error.code))
             self._parts.refusals.record(refusal, channel="socket", caller="unknown", organisation_id=None)
             await self._close(error.code)
-        except (psycopg.Error, PoolTimeout, RedisError, OSError) as error:
+        except (psycopg.Error, PoolTimeout, RedisError, OSError, TimeoutError) as error:
             log.warning("socket_not_authenticated", error=type(error).__name__)
             self._outbox.put(protocol.encode_error(AUDIT_UNAVAILABLE))
             await self._close(1013)
@@ -154,6 +158,8 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
     # chat.send
 
     def _start(self, send: ChatSend) -> None:
+        if not self._parts.configuration.is_current():
+            raise AUDIT_UNAVAILABLE
         if send.id in self._live or send.id in self._starting:
             raise Refusal("duplicate_id", "An answer with this id is running on this socket.", param="id")
         if len(self._live) + len(self._starting) >= MAX_ANSWERS:
@@ -166,26 +172,28 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         """Apart from the socket's loop, so that a cancel or ping is not held up by a read of the history."""
         caller = self.identity.caller
         exchange_id = uuid7()
+        begun = False
         try:
             earlier = await self._parts.released.open(exchange_id, caller.name, send.id)
             if earlier is not None:
+                begun = True
                 note = await self._note(earlier)
                 await self._follow(earlier, -1, note.owner, send.id)
                 return
-            try:
-                ask = await self._ask(send, exchange_id, caller)
-            except BaseException:
-                await self._parts.released.forget(caller.name, send.id)
-                raise
-            self._run(send, ask, caller)
+            self._run(send, await self._ask(send, exchange_id, caller), caller)
+            begun = True
         except Refusal as refusal:
             self._refuse(refusal, send.id)
         except (psycopg.Error, PoolTimeout):
             self._outbox.put(protocol.encode_error(AUDIT_UNAVAILABLE, send.id))
         except (RedisError, OSError):
             self._outbox.put(protocol.encode_error(broker_gone(), send.id))
+        except Exception as error:
+            self._fail(error, send.id)
         finally:
             self._starting.pop(send.id, None)
+            if not begun:  # also where the connection broke meanwhile: the same id may ask again
+                await self._parts.released.forget(caller.name, send.id, exchange_id)
 
     def _run(self, send: ChatSend, ask: Ask, caller: Caller) -> None:
         def sink(frame: bytes, final: bool) -> None:
@@ -203,6 +211,7 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         candidate = find_candidates(send.model, self._parts.pipeline.catalog)[0]
         sampling = (send.parameters or Parameters()).sampling(candidate.context_length)
         history = History()
+        conversation_id = send.conversation or uuid7()
         if send.conversation is not None:
             room = max(0, candidate.context_length - sampling.max_tokens) * CHARS_PER_TOKEN - len(send.text)
             history = await read_history(self._parts.pool, send.conversation, caller, room)
@@ -213,7 +222,8 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
             model=send.model,
             messages=(ChatMessage("user", send.text),),
             sampling=sampling,
-            conversation_id=send.conversation or uuid7(),
+            conversation_id=conversation_id,
+            with_intent=lambda title: [touch_conversation(conversation_id, caller, title)],
             history=history.messages,
             history_ids=history.exchange_ids,
         )
@@ -304,9 +314,10 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         )
         self._outbox.put(protocol.encode_error(refusal, ask_id, exchange))
 
-    def _fail(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException, ask_id: str | None = None) -> None:
         log_unexpected("socket_failed", error)
-        self._outbox.put(protocol.encode_error(Refusal("internal_error", "The request failed inside the platform.")))
+        refusal = Refusal("internal_error", "The request failed inside the platform.")
+        self._outbox.put(protocol.encode_error(refusal, ask_id))
 
     async def _send_text(self, text: str) -> None:
         await self.send({"type": "websocket.send", "text": text})
@@ -339,9 +350,5 @@ def _known(value: T | None) -> T:
 
 
 def _session_key(cookie: bytes) -> str | None:
-    try:
-        jar = SimpleCookie(cookie.decode("latin-1"))
-    except CookieError:
-        return None
-    morsel = jar.get(settings.SESSION_COOKIE_NAME)
-    return morsel.value if morsel else None
+    """Read as Django reads it: another application's odd cookie on the same host must not hide ours."""
+    return parse_cookie(cookie.decode("latin-1")).get(settings.SESSION_COOKIE_NAME)

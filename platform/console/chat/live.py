@@ -12,9 +12,7 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from compliance.audit.writer import GroupWriter
 from console.chat import protocol
-from console.chat.conversations import touch_conversation
 from console.chat.released import Released, ReleasedEvents
 from inference.answers import Answers
 from inference.errors import Refusal
@@ -87,8 +85,6 @@ class LiveAnswer:
         if isinstance(event, Refused) and self._sequence == 0:
             self._refuse(event.refusal)
             return
-        if isinstance(event, Started):
-            self._answers.note_conversation(self.ask, self.caller, event.title)
         final = not isinstance(event, Started | Delta)
         frame = protocol.encode(event, self._sequence, self.ask_id, self.ask.exchange_id, self.ask.conversation_id)
         self._answers.released.append(self.ask.exchange_id, Released(self._sequence, frame, final))
@@ -110,12 +106,9 @@ class LiveAnswer:
 class LiveAnswers:
     """All live answers of this process, and the channel on which others ask about them."""
 
-    def __init__(
-        self, answers: Answers, released: ReleasedEvents, writer: GroupWriter, valkey: Redis, owner: str
-    ) -> None:
+    def __init__(self, answers: Answers, released: ReleasedEvents, valkey: Redis, owner: str) -> None:
         self.released = released
         self._answers = answers
-        self._writer = writer
         self._valkey = valkey
         self._owner = owner
         self._live: dict[UUID, LiveAnswer] = {}
@@ -138,13 +131,9 @@ class LiveAnswers:
         self._live.pop(answer.ask.exchange_id, None)
 
     def forget(self, answer: LiveAnswer) -> None:
-        task = asyncio.create_task(self.released.forget(answer.caller.name, answer.ask_id))
+        task = asyncio.create_task(self.released.forget(answer.caller.name, answer.ask_id, answer.ask.exchange_id))
         self._forgetting.add(task)
         task.add_done_callback(self._forgetting.discard)
-
-    def note_conversation(self, ask: Ask, caller: Caller, title: str) -> None:
-        if ask.conversation_id is not None:
-            self._writer.submit([touch_conversation(ask.conversation_id, caller, title)])
 
     async def tell(self, owner: str, control: Control) -> None:
         """Ask the process `owner`, which may be this one. Raises `RedisError`."""

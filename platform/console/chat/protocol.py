@@ -17,7 +17,7 @@ SUBPROTOCOL = "bursar.chat.v1"
 MAX_FRAME_BYTES = 64 * 1024
 MAX_TOKENS = 32_768
 
-ClientId = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:\-]+$")]
+ClientId = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:\-]+\Z")]
 Stop = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
@@ -141,7 +141,7 @@ def invalid_value(error: msgspec.ValidationError, *, kinds: bool = False) -> Ref
     if unknown:
         name = unknown.group(1)[:64]
         param = f"{param}.{name}" if param else name
-        return Refusal("invalid_value", f"{param} is not a known field.", param=param)
+        return Refusal("invalid_value", f"{param} is not a known field.", param=param, foreign_param=True)
     return Refusal("invalid_value", f"{param or 'The body'}: {message}.", param=param)
 
 

@@ -25,6 +25,7 @@ RUNNING_S = 180
 FLUSH_S = 0.02
 POLL_S = 0.05
 READ_COUNT = 200
+DELETE_IF = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 # How long an exchange may have no event at all: it is being admitted and inspected.
 NOTHING_YET_S = 10.0
 FINAL = b"f"
@@ -50,6 +51,7 @@ class ReleasedEvents:
 
     def __init__(self, valkey: Redis, seal_key: bytes, owner: str) -> None:
         self._valkey = valkey
+        self._delete_if = valkey.register_script(DELETE_IF)
         self._seal_key = seal_key
         self._owner = owner
         self._gathered: list[tuple[UUID, Released]] = []
@@ -74,10 +76,10 @@ class ReleasedEvents:
             earlier, _ = await pipe.execute()
         return UUID(bytes=earlier) if earlier else None
 
-    async def forget(self, caller: str, ask_id: str) -> None:
-        """Let `ask_id` be used again: what it asked for was refused before it began."""
+    async def forget(self, caller: str, ask_id: str, exchange: UUID) -> None:
+        """Let `ask_id` be used again where it stands for `exchange`, which was refused before it began."""
         try:
-            await self._valkey.delete(_idempotency_key(caller, ask_id))
+            await self._delete_if(keys=[_idempotency_key(caller, ask_id)], args=[exchange.bytes])
         except (RedisError, OSError) as error:
             log.warning("idempotency_key_not_freed", error=type(error).__name__)
 

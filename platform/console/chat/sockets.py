@@ -19,6 +19,7 @@ from inference.snapshot import Pool
 log = structlog.get_logger(__name__)
 
 SWEEP_S = 1.0
+SWEEP_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,9 @@ class OpenSockets:
         while True:
             await asyncio.sleep(SWEEP_S)
             try:
-                invalid = await self._invalid()
-            except (psycopg.Error, PoolTimeout, OSError) as error:
+                async with asyncio.timeout(SWEEP_TIMEOUT_S):
+                    invalid = await self._invalid()
+            except (psycopg.Error, PoolTimeout, OSError, TimeoutError) as error:
                 # Nothing is served without the database, so a socket that stays open meanwhile gains nothing.
                 log.warning("sockets_not_swept", error=type(error).__name__)
                 continue
