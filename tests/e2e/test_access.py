@@ -48,6 +48,12 @@ async def test_a_cookie_from_our_own_page_opens_a_socket(live_stack: Stack) -> N
     assert await opens(live_stack, browser.headers) == 0
 
 
+@pytest.mark.parametrize("odd", ['prefs={"a": "b"}', "foo", "a b=c", "n=ümlaut", "=x", "a=1,2"])
+async def test_an_odd_cookie_of_another_application_hides_nothing(live_stack: Stack, odd: str) -> None:
+    browser = await Browser.signed_in(live_stack)
+    assert await opens(live_stack, browser.headers | {"Cookie": f"{odd}; {browser.cookie}"}) == 0
+
+
 async def test_a_forged_session_opens_nothing(live_stack: Stack) -> None:
     headers = {"Cookie": f"sessionid={'x' * 32}", "Origin": live_stack.url}
     assert await opens(live_stack, headers) == 4401

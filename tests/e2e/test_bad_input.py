@@ -90,6 +90,13 @@ async def test_a_refusal_does_not_quote_the_value(connect) -> None:
     assert "4111" not in json.dumps([first, second])
 
 
+async def test_a_refused_question_is_named_by_its_id(connect) -> None:
+    client = await connect()
+    for frame in (send(id="q-1", text=" "), send(id="q-1", parameters={"max_tokens": 0}), send(id="q-1", colour="red")):
+        await client.send_raw(frame)
+        assert (await client.until("error"))["id"] == "q-1"
+
+
 async def test_a_prompt_longer_than_the_context_is_refused(connect) -> None:
     client = await connect()
 
@@ -194,6 +201,25 @@ BODIES = {
     "five stops": (BODY | {"stop": list("abcde")}, 400, "invalid_value", "stop"),
     "tools": (BODY | {"tools": []}, 400, "unsupported", "tools"),
     "logprobs": (BODY | {"logprobs": True}, 400, "unsupported", "logprobs"),
+    "response_format too large": (
+        BODY | {"response_format": {"type": "json_object", "x": "a" * 20_000}},
+        400,
+        "invalid_value",
+        "response_format",
+    ),
+    "response_format beyond 64 bits": (
+        BODY | {"response_format": {"x": 10**29}},
+        400,
+        "invalid_value",
+        "response_format",
+    ),
+    "personal data in response_format": (
+        BODY | {"response_format": {"type": "json_schema", "description": "card 4111 1111 1111 1111"}},
+        400,
+        "content_filter",
+        "response_format",
+    ),
+    "personal data in stop": (BODY | {"stop": ["jane.doe@example.com"]}, 400, "content_filter", "stop"),
     "unknown field": (BODY | {"colour": "red"}, 400, "invalid_value", "colour"),
     "200,000 characters": (
         BODY | {"messages": [{"role": "user", "content": "a" * 200_000}]},

@@ -107,6 +107,26 @@ async def test_a_cancel_right_behind_its_question_is_not_lost(connect) -> None:
     assert (await client.to_the_end())[-1]["finish_reason"] == "cancelled"
 
 
+async def test_an_id_whose_connection_broke_before_its_answer_began_can_ask_again(connect) -> None:
+    for _ in range(10):
+        client = await connect()
+        ask_id = await client.ask(parameters={"max_tokens": 4})
+        await break_off(client)
+        other = await connect(web=1)
+        assert (await other.answer(id=ask_id, parameters={"max_tokens": 4}))[-1]["type"] == "answer.finished"
+
+
+async def test_a_follow_up_at_the_first_event_finds_its_conversation(connect) -> None:
+    client = await connect()
+    for _ in range(5):
+        await client.ask(parameters=LONG)
+        conversation = (await client.until("answer.started"))["conversation"]
+        second = await client.ask("and why?", conversation=conversation, parameters={"max_tokens": 4})
+        while (event := await client.until("answer.finished", "error"))["id"] != second:
+            pass
+        assert event["type"] == "answer.finished"
+
+
 async def test_somebody_elses_answer_cannot_be_resumed_or_cancelled(connect, live_stack: Stack) -> None:
     client = await connect()
     await client.ask(parameters=LONG)

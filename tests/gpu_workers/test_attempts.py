@@ -182,3 +182,14 @@ async def test_an_engine_that_ends_without_an_end_has_failed(valkey: Redis) -> N
     last = (await run(valkey, ScriptedEngine("a"), task()))[-1]
     assert isinstance(last, Failed)
     assert last.code == "engine_failed"
+
+
+async def test_an_engine_that_ignores_max_tokens_is_cut(valkey: Redis) -> None:
+    engine = ScriptedEngine(*["word "] * 10_000)
+
+    *_, last = await run(valkey, engine, task())
+
+    assert isinstance(last, Done)
+    assert last.finish_reason == "length"
+    assert last.usage.completion_tokens < 100
+    assert engine.closed == 1

@@ -150,6 +150,10 @@ BROKEN = {
     "not found": says(PROMPT.encode(), status=404),
     "silence": says(then_wait_s=60),
     "silence in the middle": says(piece("a"), then_wait_s=60),
+    "usage below zero": says(piece("a", "stop"), b'data: {"choices": [], "usage": {"prompt_tokens": -5}}\n\n'),
+    "usage beyond counting": says(
+        piece("a", "stop"), b'data: {"choices": [], "usage": {"prompt_tokens": 1%s}}\n\n' % (b"0" * 30)
+    ),
     "HTML": says(b"<html>" + PROMPT.encode() + b"</html>\n"),
 }
 
