@@ -222,6 +222,25 @@ async def test_without_postgresql_nothing_is_served_until_it_is_back(stack: Stac
     await wait(lambda: open_exchanges(stack) == 0, "what was open is reconciled")
 
 
+async def test_what_was_read_before_postgresql_died_is_recorded_when_it_is_back(stack: Stack) -> None:
+    postgres = stack.services.postgres
+    async with socket(stack) as client:
+        await client.ask(parameters=LONG)
+        started = await client.until("answer.started")
+        await client.until("answer.delta")
+        stack.services.kill(postgres)
+        assert (await client.until("error"))["error"]["code"] == "audit_unavailable"
+        stack.services.start(postgres)
+
+    def recorded() -> bool:
+        return outcomes(stack, started["exchange"]) == ["finished"]
+
+    await wait(recorded, "the outcome is recorded late")
+    payload = "SELECT payload IS NOT NULL FROM audit_entry WHERE exchange_id = %s AND kind = 'outcome'"
+    assert rows(stack, payload, started["exchange"]) == [(True,)]
+    await asyncio.to_thread(stack.wait_ready)
+
+
 async def test_a_detector_that_dies_refuses_what_it_did_not_inspect_and_comes_back(stack: Stack) -> None:
     async with socket(stack) as client:
         for detector in psutil.Process(stack.processes["web0"].pid).children():
