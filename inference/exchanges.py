@@ -138,7 +138,9 @@ class Exchange:
 
     def refusal(self, refusal: Refusal) -> list[Statement]:
         """The one entry of an exchange that was refused before its intent."""
-        facts = self._facts() | {"error_code": refusal.code, "param": refusal.recorded_param, "model": self.ask.model}
+        # A name that no model has is whatever the caller wrote: facts lie in clear and hold none of that.
+        known = None if refusal.code == "model_not_found" else self.ask.model
+        facts = self._facts() | {"error_code": refusal.code, "param": refusal.recorded_param, "model": known}
         return [self._entry(uuid7(), EntryKind.REFUSAL, facts, None)]
 
     def _entry(

@@ -45,12 +45,14 @@ class RefusalRecorder:
     def may_record(self, caller: str) -> bool:
         """False past the rate; what is then left out is counted."""
         allowed = self._rate_of(caller).take()
-        self._suppressed[caller] += not allowed
+        if not allowed:
+            self._suppressed[caller] += 1
         return allowed
 
     def _rate_of(self, caller: str) -> TokenBucket:
         if caller not in self._rates:
             if len(self._rates) >= MAX_CALLERS:
                 self._rates.clear()  # all begin anew, with a full bucket each
+                self._suppressed.clear()
             self._rates[caller] = TokenBucket(MAX_PER_SECOND)
         return self._rates[caller]
