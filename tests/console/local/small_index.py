@@ -13,15 +13,19 @@ TAGS = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-non
 
 
 def make_wheel(directory: Path, extra: str = "") -> str:
-    """A package with one module, and an empty file `extra`; returns its line for a pinned list."""
+    """A package with one module, and an empty file `extra`; returns its line for a pinned list.
+
+    The same arguments give the same bytes, whatever the time: an archive's entries are dated to two seconds.
+    """
     directory.mkdir(exist_ok=True)
+    files = {"tinypackage.py": "ANSWER = 42\n" + "# padding\n" * 1000}
+    if extra:
+        files[extra] = ""
+    described = "tinypackage-1.0.dist-info"
+    files |= {f"{described}/METADATA": METADATA, f"{described}/WHEEL": TAGS, f"{described}/RECORD": ""}
     with zipfile.ZipFile(directory / WHEEL, "w") as archive:
-        archive.writestr("tinypackage.py", "ANSWER = 42\n" + "# padding\n" * 1000)
-        if extra:
-            archive.writestr(extra, "")
-        archive.writestr("tinypackage-1.0.dist-info/METADATA", METADATA)
-        archive.writestr("tinypackage-1.0.dist-info/WHEEL", TAGS)
-        archive.writestr("tinypackage-1.0.dist-info/RECORD", "")
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
     digest = hashlib.sha256((directory / WHEEL).read_bytes()).hexdigest()
     return f"tinypackage==1.0 --hash=sha256:{digest}\n"
 
