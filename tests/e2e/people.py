@@ -26,6 +26,7 @@ class Browser:
 
     cookie: str
     origin: str
+    csrf_token: str
 
     @property
     def headers(self) -> dict[str, str]:
@@ -41,4 +42,12 @@ class Browser:
             await http.get("/sign-in")
             response = await http.post("/sign-in", data=form | {"csrfmiddlewaretoken": http.cookies["csrftoken"]})
             assert response.status_code == 302, response.text
-            return cls(f"sessionid={http.cookies['sessionid']}", stack.url)
+            return cls(f"sessionid={http.cookies['sessionid']}", stack.url, http.cookies["csrftoken"])
+
+    async def ticket(self) -> str:
+        """A ticket, as the page asks for one."""
+        headers = {"Cookie": f"{self.cookie}; csrftoken={self.csrf_token}", "X-CSRFToken": self.csrf_token}
+        async with httpx.AsyncClient(base_url=self.origin, headers=headers) as http:
+            response = await http.post("/api/chat/ticket")
+            assert response.status_code == 200, response.text
+            return str(response.json()["ticket"])

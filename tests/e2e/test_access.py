@@ -117,16 +117,37 @@ async def test_the_sockets_of_a_revoked_key_close_within_two_seconds(live_stack:
     assert response.status_code == 401
 
 
-@pytest.mark.parametrize("change", ["people.deactivate()", "people.change_password()", "people.sign_out()"])
-async def test_the_sockets_of_somebody_who_may_no_longer_sign_in_close(live_stack: Stack, change: str) -> None:
+ENDS = ["people.deactivate({!r})", "people.change_password({!r})", "people.sign_out({!r})"]
+
+
+async def guest(stack: Stack) -> tuple[str, Browser]:
     name = f"guest-{uuid.uuid4().hex[:8]}"
-    await shell(live_stack, f"people.create({name!r})")
-    browser = await Browser.signed_in(live_stack, name, "guest-password-17")
-    async with ChatClient.open(live_stack.url, browser.headers) as client:
+    await shell(stack, f"people.create({name!r})")
+    return name, await Browser.signed_in(stack, name, "guest-password-17")
+
+
+@pytest.mark.parametrize("change", ENDS)
+@pytest.mark.parametrize("by", ["cookie", "ticket"])
+async def test_the_sockets_of_somebody_who_may_no_longer_sign_in_close_within_two_seconds(
+    live_stack: Stack, change: str, by: str
+) -> None:
+    """The two seconds are the product's promise; they begin once the change is committed."""
+    name, browser = await guest(live_stack)
+    headers, query = (browser.headers, "") if by == "cookie" else ({}, f"?ticket={await browser.ticket()}")
+    async with ChatClient.open(live_stack.url, headers, query=query) as client:
         await client.send({"type": "ping"})
         await client.until("pong")
-        await shell(live_stack, change.replace("()", f"({name!r})"))
-        assert await client.closed() == 4401
+        await shell(live_stack, change.format(name))
+        async with asyncio.timeout(2):
+            assert await client.closed() == 4401
+
+
+@pytest.mark.parametrize("change", ENDS)
+async def test_a_ticket_of_a_session_that_has_ended_opens_nothing(live_stack: Stack, change: str) -> None:
+    name, browser = await guest(live_stack)
+    ticket = await browser.ticket()
+    await shell(live_stack, change.format(name))
+    assert await opens(live_stack, {}, f"?ticket={ticket}") == 4401
 
 
 async def test_another_organisations_conversation_is_not_found(live_stack: Stack, connect) -> None:

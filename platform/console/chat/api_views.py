@@ -67,7 +67,7 @@ class TicketView(APIView):
     @extend_schema(operation_id="create_ticket", request=None, responses=serializers.TicketSerializer)
     def post(self, request: Request) -> Response:
         """A ticket that opens one socket within 30 seconds."""
-        body = {"ticket": tickets.issue(connection(), caller(request)), "expires_in": tickets.LIFETIME_S}
+        body = {"ticket": tickets.issue(connection(), _bearer(request)), "expires_in": tickets.LIFETIME_S}
         return Response(serializers.TicketSerializer(body).data, headers={"Cache-Control": "no-store"})
 
 
@@ -76,6 +76,13 @@ class ModelsView(APIView):
     def get(self, request: Request) -> Response:
         """The models that the caller can name."""
         return Response(serializers.ModelsSerializer({"models": available_models(connection())}).data)
+
+
+def _bearer(request: Request) -> tickets.Bearer:
+    principal = caller(request)
+    # A key decides alone: the session that a cookie brings along has then no part in it.
+    session_key = request.session.session_key if principal.api_key_id is None else None
+    return tickets.Bearer(principal, session_key)
 
 
 def _which(request: Request, conversation_id: str) -> tuple[Principal, UUID]:

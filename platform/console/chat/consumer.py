@@ -18,7 +18,6 @@ from psycopg_pool import PoolTimeout
 from redis.exceptions import RedisError
 
 from console import runtime
-from console.accounts.principal import Principal
 from console.accounts.sessions import user_of_session
 from console.chat import protocol, tickets
 from console.chat.conversations import CHARS_PER_TOKEN, History, read_history, touch_conversation
@@ -286,15 +285,18 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
             return await self._redeem(given[0])
         if headers.get(b"origin", b"").decode("latin-1") not in settings.SOCKET_ORIGINS:
             raise _Unauthenticated(FOREIGN_ORIGIN)
-        session_key = _session_key(headers.get(b"cookie", b""))
-        user_id = await user_of_session(session_key) if session_key else None
-        return _known(await identify_user(self._parts.pool, _known(user_id), session_key))
+        return await self._identify(_known(_session_key(headers.get(b"cookie", b""))))
 
     async def _redeem(self, ticket: str) -> Identity:
-        principal: Principal = _known(await tickets.redeem(self._parts.valkey, ticket))
-        if principal.api_key_id is not None:
-            return Identity(_known(self._parts.keyring.get(principal.api_key_id)))
-        return _known(await identify_user(self._parts.pool, _known(principal.user_id), None))
+        bearer = _known(await tickets.redeem(self._parts.valkey, ticket))
+        if bearer.principal.api_key_id is not None:
+            return Identity(_known(self._parts.keyring.get(bearer.principal.api_key_id)))
+        # Since the ticket was issued the session may have ended: it is looked up as a cookie's is.
+        return await self._identify(_known(bearer.session_key))
+
+    async def _identify(self, session_key: str) -> Identity:
+        user_id = _known(await user_of_session(session_key))
+        return _known(await identify_user(self._parts.pool, user_id, session_key))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -24,7 +24,7 @@ SWEEP_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a socket belongs to and what that rests on: a key, or a user's password and perhaps a session."""
+    """Who a socket belongs to and what that rests on: a key, or a user's password and session."""
 
     caller: Caller
     fingerprint: bytes | None = None
@@ -100,10 +100,10 @@ class OpenSockets:
             return None
         if member.caller.organisation_id != caller.organisation_id:
             return None
-        return member.caller if identity.session_key is None or identity.session_key in alive else None
+        return member.caller if identity.session_key in alive else None
 
 
-async def identify_user(pool: Pool, user_id: UUID, session_key: str | None) -> Identity | None:
+async def identify_user(pool: Pool, user_id: UUID, session_key: str) -> Identity | None:
     """The identity of a signed-in member; None for a user who is inactive or belongs to no organisation."""
     member = (await find_members(pool, [user_id])).get(user_id)
     return Identity(member.caller, member.fingerprint, session_key) if member else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from uuid import uuid4
@@ -15,12 +17,15 @@ from msgspec import msgpack
 from console.accounts.models import Organisation
 from console.accounts.principal import Principal
 from console.chat import tickets
+from console.chat.tickets import Bearer
 from gpu_workers.messages import WORKERS_KEY, Heartbeat, worker_key
 from inference.models import Deployment, ModelVersion
 from tests.console import people
 from tests.services import Services
 
 TICKET, MODELS = "/api/chat/ticket", "/api/models"
+SESSION_KEY = "k3" * 16
+MEMBER = Bearer(Principal(uuid4(), uuid4(), None), SESSION_KEY)
 
 
 @pytest.fixture(autouse=True)
@@ -39,29 +44,30 @@ async def async_valkey(valkey: redis.Redis, settings: Any) -> AsyncIterator[redi
     await client.aclose()
 
 
-@pytest.mark.parametrize(
-    "principal", [Principal(uuid4(), uuid4(), None), Principal(uuid4(), None, uuid4())], ids=["member", "program"]
-)
+@pytest.mark.parametrize("bearer", [MEMBER, Bearer(Principal(uuid4(), None, uuid4()))], ids=["member", "program"])
 async def test_a_ticket_is_redeemed_once(
-    valkey: redis.Redis, async_valkey: redis.asyncio.Redis, principal: Principal
+    valkey: redis.Redis, async_valkey: redis.asyncio.Redis, bearer: Bearer
 ) -> None:
-    ticket = tickets.issue(valkey, principal)
-    assert await tickets.redeem(async_valkey, ticket) == principal
+    ticket = tickets.issue(valkey, bearer)
+    assert await tickets.redeem(async_valkey, ticket) == bearer
     assert await tickets.redeem(async_valkey, ticket) is None
 
 
 async def test_a_ticket_ends_by_itself(valkey: redis.Redis, async_valkey: redis.asyncio.Redis) -> None:
-    ticket = tickets.issue(valkey, Principal(uuid4(), uuid4(), None))
+    ticket = tickets.issue(valkey, MEMBER)
     (key,) = valkey.keys("*")  # type: ignore[misc]
     assert 0 < valkey.ttl(key) <= 30  # type: ignore[operator]
     valkey.pexpireat(key, 1)  # its time has come
     assert await tickets.redeem(async_valkey, ticket) is None
 
 
-def test_valkey_does_not_hold_the_ticket(valkey: redis.Redis) -> None:
-    ticket = tickets.issue(valkey, Principal(uuid4(), uuid4(), None))
+def test_valkey_holds_neither_the_ticket_nor_its_session(valkey: redis.Redis) -> None:
+    ticket = tickets.issue(valkey, MEMBER)
     (key,) = valkey.keys("*")  # type: ignore[misc]
-    assert ticket.encode() not in key + valkey.get(key)  # type: ignore[operator]
+    stored = key + valkey.get(key)  # type: ignore[operator]
+    assert ticket.encode() not in stored
+    assert SESSION_KEY.encode() not in stored
+    assert b64encode(SESSION_KEY.encode()) not in stored
 
 
 @pytest.mark.parametrize("ticket", ["", "x", "a" * 43, "a" * 44, "é" * 43, "a" * 42 + "\n", "a" * 10_000_000])
@@ -78,6 +84,25 @@ def test_a_member_gets_a_ticket_in_their_own_name(client: Client, valkey: redis.
     assert response["Cache-Control"] == "no-store"
     (key,) = valkey.keys("ticket:*")  # type: ignore[misc]
     assert str(user.pk).encode() in valkey.get(key)  # type: ignore[operator]
+
+
+async def redeem(url: str, ticket: str) -> Bearer | None:
+    async with redis.asyncio.Redis.from_url(url) as client:
+        return await tickets.redeem(client, ticket)
+
+
+@pytest.mark.django_db
+def test_a_ticket_carries_the_session_that_it_was_asked_for_in_and_a_keys_carries_none(
+    client: Client, settings: Any
+) -> None:
+    of = people.organisation()
+    _, key = people.api_key(of)
+    client.force_login(people.member(of))
+    for headers, expected in (({}, client.cookies["sessionid"].value), (people.bearer(key), None)):
+        ticket = client.post(TICKET, headers=headers).json()["ticket"]
+        bearer = asyncio.run(redeem(settings.VALKEY_URL, ticket))
+        assert bearer is not None
+        assert bearer.session_key == expected
 
 
 @pytest.mark.django_db
