@@ -21,6 +21,7 @@ from compliance.audit.writer import GroupWriter
 from compliance.crypto import record_key
 from compliance.pii.lanes import InspectionLanes
 from console.accounts.keyring import Keyring
+from console.api.running import RunningCompletions
 from console.chat.live import LiveAnswers
 from console.chat.released import ReleasedEvents
 from console.chat.sockets import OpenSockets
@@ -88,6 +89,7 @@ class Runtime:
         self.released = ReleasedEvents(self.valkey, seal_key, self.owner)
         self.live = LiveAnswers(self.answers, self.released, self.valkey, self.owner)
         self.sockets = OpenSockets(self.keyring, self.pool)
+        self.completions = RunningCompletions(self.keyring)
         self.configuration = ConfigurationWatcher(self.pool, [self.keyring.reload, self._reload_catalog])
         self._life: asyncio.Task[None] | None = None
 
@@ -124,6 +126,7 @@ class Runtime:
             self.released,
             self.live,
             self.sockets,
+            self.completions,
         ]
 
     async def _reload_catalog(self, pool: Pool, version: int) -> None:

@@ -28,6 +28,19 @@ class keys:
     def revoke(name: str) -> int:
         return APIKey.objects.filter(name=name).update(revoked_at=now())
 
+    @staticmethod
+    def expire(name: str) -> int:
+        return APIKey.objects.filter(name=name).update(expires_at=now())
+
+    @staticmethod
+    def create_in(slug: str) -> str:
+        """A key named like the organisation that it is the only one of."""
+        return keys.create(slug, Organisation.objects.create(slug=slug, name=slug))
+
+    @staticmethod
+    def close_organisation(slug: str) -> int:
+        return Organisation.objects.filter(slug=slug).update(is_active=False)
+
 
 class people:
     @staticmethod

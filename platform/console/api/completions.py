@@ -34,6 +34,10 @@ class _ClientGone(Exception):
     pass
 
 
+class _KeyWithdrawn(Exception):
+    pass
+
+
 class Completions:
     """An ASGI application for the one path."""
 
@@ -67,7 +71,13 @@ class Completions:
         except Refusal as refusal:
             _record(refusal, caller)
             raise
-        await _until_gone(receive, self._respond(body, ask, caller, response))
+        with runtime.current().completions.watched(caller) as withdrawn:
+            try:
+                await _until_gone(receive, withdrawn, self._respond(body, ask, caller, response))
+            except _KeyWithdrawn:
+                late = Refusal("invalid_api_key", "The API key is no longer valid.")
+                _record(late, caller)
+                raise late from None
 
     async def _respond(self, body: CompletionBody, ask: Ask, caller: Caller, response: _Response) -> None:
         async with aclosing(runtime.current().answers.events(ask, caller)) as events:
@@ -114,8 +124,8 @@ async def _read_body(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-async def _until_gone(receive: Receive, work: Awaitable[None]) -> None:
-    """Do `work` until the client goes away; cancelling it cancels the generation."""
+async def _until_gone(receive: Receive, withdrawn: asyncio.Future[None], work: Awaitable[None]) -> None:
+    """Do `work` until the client goes away or its key is withdrawn; cancelling it cancels the generation."""
 
     async def gone() -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -124,9 +134,9 @@ async def _until_gone(receive: Receive, work: Awaitable[None]) -> None:
     working = asyncio.ensure_future(work)
     watching = asyncio.create_task(gone())
     try:
-        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({working, watching, withdrawn}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise _ClientGone
+            raise _KeyWithdrawn if withdrawn.done() else _ClientGone
         await working
     finally:
         for task in (working, watching):
@@ -217,6 +227,7 @@ class _Response:
         self._send = send
         self.request_id = request_id
         self.started = False
+        self._streams = False
 
     async def _start(self, status: int, content_type: bytes, *extra: tuple[bytes, bytes]) -> None:
         self.started = True
@@ -235,6 +246,9 @@ class _Response:
         await self._send({"type": "http.response.body", "body": encoded})
 
     async def refuse(self, refusal: Refusal) -> None:
+        if self.started:
+            await self._break_off(refusal)
+            return
         extra = []
         if refusal.retry_after_s is not None:
             extra.append((b"retry-after", str(max(1, round(refusal.retry_after_s))).encode()))
@@ -250,10 +264,17 @@ class _Response:
             await self.refuse(Refusal("internal_error", "The request failed inside the platform."))
 
     async def start_stream(self) -> None:
+        self._streams = True
         await self._start(200, b"text/event-stream; charset=utf-8", (b"x-accel-buffering", b"no"))
 
     async def send_event(self, body: dict[str, Any]) -> None:
         await self._send({"type": "http.response.body", "body": b"data: " + _json(body) + b"\n\n", "more_body": True})
+
+    async def _break_off(self, refusal: Refusal) -> None:
+        """A stream that was cut says why and has no `[DONE]`: what came is not an answer."""
+        if self._streams:
+            await self.send_event({"error": refusal.body()})
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def end_stream(self) -> None:
         await self._send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
