@@ -96,7 +96,7 @@ Frame = Claimed | Delta | Done | Failed
 
 
 class Heartbeat(Struct, frozen=True):
-    """What a worker says of itself every second."""
+    """What a worker says of itself every second. `seal` is the fingerprint of its seal key (gpu_workers.sealing)."""
 
     worker: str
     deployment: str
@@ -105,6 +105,7 @@ class Heartbeat(Struct, frozen=True):
     simulated: bool
     running: int
     capacity: int
+    seal: str
 
 
 _frames: msgpack.Decoder[Frame] = msgpack.Decoder(Frame)

@@ -27,6 +27,7 @@ from gpu_workers.messages import (
     owner_key,
     worker_key,
 )
+from gpu_workers.sealing import fingerprint
 from gpu_workers.settings import WorkerSettings
 
 log = structlog.get_logger(__name__)
@@ -124,6 +125,7 @@ class Runner:
             simulated=self._engine.simulated,
             running=self.attempts.running,
             capacity=self._capacity,
+            seal=fingerprint(settings.seal_key),
         )
         async with self._valkey.pipeline(transaction=False) as pipe:
             pipe.set(worker_key(settings.worker), encode(beat), px=HEARTBEAT_TTL_MS)

@@ -12,8 +12,20 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 NONCE_BYTES = 12
 
 
+FINGERPRINT_BYTES = 8
+
+
 class SealBroken(ValueError):
     """The bytes were not sealed with this key for this place."""
+
+
+def fingerprint(key: bytes) -> str:
+    """16 hexadecimal digits by which two processes see whether they have the same seal key; they say nothing of it.
+
+    HMAC-SHA256 under a key derived for this alone (the expand step of RFC 5869), truncated.
+    """
+    derived = hmac.digest(key, b"bursar seal fingerprint\x01", "sha256")
+    return hmac.digest(derived, b"bursar seal key", "sha256")[:FINGERPRINT_BYTES].hex()
 
 
 class Sealer:

@@ -21,10 +21,14 @@ POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class FleetState:
-    """`broker` is whether Valkey answered; without it nothing is known of the workers."""
+    """`broker` is whether Valkey answered; without it nothing is known of the workers.
+
+    `foreign` are workers with another seal key than this process has: they open none of its tasks.
+    """
 
     broker: bool = False
     workers: dict[str, Heartbeat] = field(default_factory=dict)
+    foreign: dict[str, Heartbeat] = field(default_factory=dict)
 
     def ready(self, deployment: str) -> list[Heartbeat]:
         """Workers of a deployment that can take an answer now."""
@@ -38,8 +42,10 @@ class FleetState:
 class Fleet:
     """Keeps `current()` at most about `POLL_S` behind the heartbeats."""
 
-    def __init__(self, valkey: Redis) -> None:
+    def __init__(self, valkey: Redis, seal: str) -> None:
+        """`seal` is the fingerprint of this process's seal key."""
         self._valkey = valkey
+        self._seal = seal
         self._state = FleetState()
         self._changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
@@ -76,6 +82,8 @@ class Fleet:
                 if self._state.broker:
                     log.warning("broker_unreachable", error=type(error).__name__)
                 state = FleetState()
+            for name in state.foreign.keys() - self._state.foreign.keys():
+                log.warning("worker_has_another_seal_key", worker=name)
             async with self._changed:
                 self._state = state
                 self._changed.notify_all()
@@ -87,11 +95,12 @@ class Fleet:
         gone = [name for name, beat in zip(names, beats, strict=True) if beat is None]
         if gone:  # a worker that lives adds itself again with its next heartbeat
             await self._valkey.srem(WORKERS_KEY, *gone)
-        workers = {}
+        state = FleetState(broker=True)
         for beat in beats:
             if beat is not None and (decoded := _decode(beat)) is not None:
-                workers[decoded.worker] = decoded
-        return FleetState(broker=True, workers=workers)
+                known = state.workers if decoded.seal == self._seal else state.foreign
+                known[decoded.worker] = decoded
+        return state
 
 
 def _decode(beat: bytes) -> Heartbeat | None:

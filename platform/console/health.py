@@ -10,6 +10,7 @@ from django.http import HttpRequest, JsonResponse
 from psycopg_pool import PoolTimeout
 
 from console import runtime
+from inference.fleet import FleetState
 
 TIMEOUT_S = 2.0
 
@@ -30,16 +31,21 @@ async def _checks() -> dict[str, Any]:
     fleet = parts.fleet.current()
     catalog = parts.pipeline.catalog
     served = {candidate.deployment for candidates in catalog.models.values() for candidate in candidates}
-    workers = [beat for beat in fleet.workers.values() if beat.deployment in served]
-    engine = "no worker"
-    if workers:
-        engine = "ok" if any(beat.engine_ready for beat in workers) else "not answering"
     return {
         "database": await _database(parts),
         "broker": "ok" if fleet.broker else "unreachable",
-        "engine": engine,
+        "engine": _engine(fleet, served),
         "inspection": "ok" if parts.inspector.ready else "not answering",
     }
+
+
+def _engine(fleet: FleetState, served: set[str]) -> str:
+    workers = [beat for beat in fleet.workers.values() if beat.deployment in served]
+    if any(beat.engine_ready for beat in workers):
+        return "ok"
+    if foreign := sorted(beat.worker for beat in fleet.foreign.values() if beat.deployment in served):
+        return f"worker {', '.join(foreign)}: another seal key"
+    return "not answering" if workers else "no worker"
 
 
 async def _database(parts: runtime.Runtime) -> str:

@@ -28,6 +28,7 @@ from console.chat.sockets import OpenSockets
 from gpu_workers import settings as worker_settings
 from gpu_workers.messages import HEARTBEAT_TTL_MS, owner_key
 from gpu_workers.runner import connect
+from gpu_workers.sealing import fingerprint
 from gpu_workers.transport import configure_transport
 from inference.admission import Admission
 from inference.answers import Answers
@@ -68,7 +69,7 @@ class Runtime:
             settings.DATABASE_URL, min_size=1, max_size=8, open=False, timeout=3.0, kwargs={"autocommit": True}
         )
         self.keyring = Keyring()
-        self.fleet = Fleet(self.valkey)
+        self.fleet = Fleet(self.valkey, fingerprint(seal_key))
         self.inspector = InspectionLanes()
         self.writer = GroupWriter(settings.DATABASE_URL)
         self.replies = ReplyReader(self.valkey, self.owner)

@@ -26,7 +26,7 @@ from gpu_workers.messages import (
     decode_task,
     encode,
 )
-from gpu_workers.sealing import SealBroken, Sealer, frame_place, task_place
+from gpu_workers.sealing import SealBroken, Sealer, fingerprint, frame_place, task_place
 
 KEY = b"k" * 32
 EXCHANGE = uuid4()
@@ -75,7 +75,7 @@ def test_a_task_comes_out_as_it_went_in(task: GenerateTask) -> None:
 
 
 def test_a_heartbeat_comes_out_as_it_went_in() -> None:
-    beat = Heartbeat("w", "d", "vllm", True, False, 3, 256)
+    beat = Heartbeat("w", "d", "vllm", True, False, 3, 256, fingerprint(KEY))
     assert decode_heartbeat(encode(beat)) == beat
 
 
@@ -131,3 +131,11 @@ def test_a_flipped_bit_or_a_missing_byte_does_not_open() -> None:
 def test_a_seal_key_of_another_length_is_refused(length: int) -> None:
     with pytest.raises(ValueError):
         Sealer(b"k" * length, EXCHANGE)
+
+
+def test_a_fingerprint_tells_keys_apart_and_is_none_of_their_bytes() -> None:
+    keys = [bytes([n]) * 32 for n in range(200)]
+    assert len({fingerprint(key) for key in keys}) == len(keys)
+    assert fingerprint(KEY) == fingerprint(bytes(KEY))
+    assert len(fingerprint(KEY)) == 16
+    assert all(fingerprint(key)[:4] not in key.hex() for key in keys)

@@ -47,6 +47,7 @@ beats = st.builds(
     simulated=st.just(False),
     running=st.integers(0, 2),
     capacity=st.just(2),
+    seal=st.just(""),
 )
 fleets = st.builds(
     lambda broker, found: FleetState(broker, {beat.worker: beat for beat in found}),

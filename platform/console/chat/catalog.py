@@ -10,6 +10,8 @@ import redis
 import structlog
 
 from gpu_workers.messages import WORKERS_KEY, decode_heartbeat, worker_key
+from gpu_workers.sealing import fingerprint
+from gpu_workers.settings import seal_key
 from inference.models import Deployment, EngineKind
 from inference.snapshot import SERVED
 
@@ -56,4 +58,5 @@ def _ready_deployment(beat: bytes) -> str | None:
         heartbeat = decode_heartbeat(beat)
     except msgspec.MsgspecError:
         return None
-    return heartbeat.deployment if heartbeat.engine_ready else None
+    usable = heartbeat.engine_ready and heartbeat.seal == fingerprint(seal_key())
+    return heartbeat.deployment if usable else None

@@ -19,6 +19,8 @@ from console.accounts.principal import Principal
 from console.chat import tickets
 from console.chat.tickets import Bearer
 from gpu_workers.messages import WORKERS_KEY, Heartbeat, worker_key
+from gpu_workers.sealing import fingerprint
+from gpu_workers.settings import seal_key
 from inference.models import Deployment, ModelVersion
 from tests.console import people
 from tests.services import Services
@@ -114,8 +116,24 @@ def test_without_the_broker_there_is_no_ticket(client: Client, settings: Any) ->
     assert response["Retry-After"] == "2"
 
 
-def beat(valkey: redis.Redis, worker: str, deployment: Deployment, *, engine_ready: bool = True) -> None:
-    heartbeat = Heartbeat(worker, deployment.slug, deployment.engine, engine_ready, True, running=0, capacity=8)
+def beat(
+    valkey: redis.Redis,
+    worker: str,
+    deployment: Deployment,
+    *,
+    engine_ready: bool = True,
+    key: bytes | None = None,
+) -> None:
+    heartbeat = Heartbeat(
+        worker,
+        deployment.slug,
+        deployment.engine,
+        engine_ready,
+        simulated=True,
+        running=0,
+        capacity=8,
+        seal=fingerprint(key or seal_key()),
+    )
     valkey.sadd(WORKERS_KEY, worker)
     valkey.set(worker_key(worker), msgpack.encode(heartbeat), px=3000)
 
@@ -151,6 +169,11 @@ def test_a_worker_whose_engine_warms_up_is_not_ready(client: Client, acme: Organ
     beat(valkey, "w1", people.deployment(), engine_ready=False)
     valkey.sadd(WORKERS_KEY, "gone", "garbled")
     valkey.set(worker_key("garbled"), b"\xff\x00")
+    assert client.get(MODELS).json()["models"][0]["ready"] is False
+
+
+def test_a_worker_with_another_seal_key_is_not_ready(client: Client, acme: Organisation, valkey: redis.Redis) -> None:
+    beat(valkey, "w1", people.deployment(), key=b"x" * 32)
     assert client.get(MODELS).json()["models"][0]["ready"] is False
 
 
