@@ -25,6 +25,8 @@ from console import runtime  # noqa: E402
 from console.api.completions import Completions  # noqa: E402
 from console.bodies import BoundedBodies  # noqa: E402
 from console.chat.consumer import ChatConsumer, refuse_unknown_path  # noqa: E402
+from console.hosts import check_host, refuse_socket  # noqa: E402
+from inference.errors import Refusal  # noqa: E402
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[Any]]
@@ -44,6 +46,11 @@ async def http(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def websocket(scope: Scope, receive: Receive, send: Send) -> None:
+    try:
+        check_host(scope)
+    except Refusal as refusal:
+        await refuse_socket(refusal, receive, send)
+        return
     if scope["path"] == "/ws/chat":
         await chat(scope, receive, send)
     else:

@@ -14,6 +14,7 @@ from structlog.contextvars import bound_contextvars
 
 from console import runtime
 from console.api.bodies import CompletionBody, parse
+from console.hosts import check_host
 from gpu_workers.identifiers import uuid7
 from inference.errors import Refusal, log_unexpected
 from inference.events import Ask, Caller, Delta, Event, Finished, Refused, Started
@@ -62,11 +63,15 @@ class Completions:
             raise AUDIT_UNAVAILABLE
         caller = runtime.current().keyring.find(headers.get(b"authorization"))
         try:
+            check_host(scope)
             if caller is None:
                 raise Refusal("invalid_api_key", "A valid API key must be sent as a bearer token.")
             if scope["method"] != "POST":
                 raise Refusal("method_not_allowed", "Chat completions are asked for with POST.")
             body = parse(await _read_body(receive))
+            if body.stream and scope["http_version"] == "1.0":
+                # The server would send chunks, which that version does not know.
+                raise Refusal("unsupported", "A stream needs HTTP/1.1.", param="stream")
             ask = _ask(body, response.request_id)
         except Refusal as refusal:
             _record(refusal, caller)
