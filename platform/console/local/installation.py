@@ -83,7 +83,7 @@ def _install(options: argparse.Namespace, var: Path) -> None:
     if all(step() for step in steps if step):
         return
     if wants_engine and not engine_environment.is_complete():
-        say("first everything is installed into this directory: about 4 minutes and 5 GB, once")
+        say("first everything is installed into this directory: about 4 minutes and 3.5 GB, once")
     lock = locks.hold(var / "install.lock", "another installation is going on in this checkout: wait for its end")
     with workspace_in(var) as workspace:
         environments.PLATFORM.ensure(workspace)
