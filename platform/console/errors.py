@@ -7,11 +7,13 @@ from typing import Any
 import redis
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.template.loader import render_to_string
 from django.views import defaults
 from rest_framework import exceptions
 from rest_framework.response import Response
 
 from compliance.crypto.record_key import PayloadBroken
+from console.http import request_id
 from inference.errors import Refusal
 
 _PROGRAMS = ("/api/", "/v1/")
@@ -93,7 +95,10 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    return _json(FAILED) if _is_program(request) else defaults.server_error(request)
+    if _is_program(request):
+        return _json(FAILED)
+    # No context processors: what they read may be what broke.
+    return HttpResponse(render_to_string("500.html", {"request_id": request_id(request)}), status=500)
 
 
 def _is_program(request: HttpRequest) -> bool:

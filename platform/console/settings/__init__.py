@@ -80,7 +80,7 @@ ASGI_APPLICATION = "console.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [],
+        "DIRS": [BASE_DIR / "platform/console/templates"],  # error pages, and pages of the admin in our words
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
