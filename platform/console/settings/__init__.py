@@ -127,6 +127,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 1_048_576
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
+FORMAT_MODULE_PATH = "console.formats"
 STATIC_URL = "/static/"
 # The web process serves the packages' own files: nothing is collected first and no web server stands in front.
 SERVESTATIC_USE_FINDERS = True
