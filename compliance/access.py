@@ -59,6 +59,17 @@ class RecordAdmin(ScopedAdmin):
     # A record grows without bound: counting it for every page would cost more than the page.
     show_full_result_count = False
 
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        # What never changes has no history of changes to offer.
+        context = {"show_history": False, **(extra_context or {})}
+        return super().changeform_view(request, object_id, form_url, context)
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 

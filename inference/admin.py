@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
@@ -32,21 +32,19 @@ class ModelVersionAdmin(ModelAdmin):
     list_filter = ["lifecycle", "quantization"]
     list_fullwidth = True
     search_fields = ["name", "version", "source"]
-    readonly_fields = ["created"]
+    readonly_fields = ["created_at"]
     fieldsets = [
         (None, {"fields": ["name", "version", "lifecycle"]}),
         ("Weights", {"fields": ["source", "licence", "quantization", "context_length"]}),
-        ("Prices (USD per million tokens)", {"fields": ["input_price", "cached_price", "output_price"]}),
-        (None, {"fields": ["created"]}),
+        ("Prices", {"fields": ["input_price", "cached_price", "output_price"]}),
     ]
+
+    def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:
+        return self.fieldsets if obj is None else [*self.fieldsets, (None, {"fields": ["created_at"]})]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ModelVersion]:
         rows: QuerySet[ModelVersion] = super().get_queryset(request)
         return rows.annotate(deployment_count=Count("deployments"))
-
-    @admin.display(description="Created (UTC)")
-    def created(self, row: ModelVersion) -> str:
-        return _when(row, row.created_at)
 
     @admin.display(description="Deployments", ordering="deployment_count")
     def deployment_count(self, row: ModelVersion) -> int:
@@ -55,25 +53,29 @@ class ModelVersionAdmin(ModelAdmin):
 
 @admin.register(Deployment)
 class DeploymentAdmin(ModelAdmin):
-    list_display = ["slug", "model_version", "engine", "queue", "is_enabled", "created_at"]
+    list_display = ["slug", "model_version", "engine", "celery_queue", "is_enabled", "created_at"]
     list_filter = ["engine", "is_enabled"]
     list_select_related = ["model_version"]
     list_fullwidth = True
     search_fields = ["slug", "model_version__name"]
-    fields = ["slug", "model_version", "engine", "is_enabled", "queue", "created"]
+    given_fields = ("slug", "model_version", "engine", "is_enabled")
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> list[str]:
+    def get_fields(self, request: HttpRequest, obj: Model | None = None) -> tuple[str, ...]:
+        return self.given_fields if obj is None else (*self.given_fields, "celery_queue", "created_at")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> tuple[str, ...]:
         # The slug names a queue that workers listen to: another slug is another deployment.
-        return ["queue", "created", *(["slug"] if obj else [])]
+        return () if obj is None else ("slug", "celery_queue", "created_at")
 
-    @admin.display(description="Created (UTC)")
-    def created(self, row: Deployment) -> str:
-        return _when(row, row.created_at)
+    @admin.display(description="Celery queue", ordering="slug")
+    def celery_queue(self, row: Deployment) -> str:
+        return row.queue
 
 
 class AttemptInline(RecordInline):
     model = Attempt
     fields = ["number", "deployment", "worker", "status", "error_code", "queued", "ttft", "completion_tokens"]
+    verbose_name_plural = "Attempts"
     readonly_fields = ["queued", "ttft"]
 
     @admin.display(description="Queued (ms)")
@@ -97,7 +99,7 @@ class ExchangeAdmin(RecordAdmin):
     list_display = [
         "opened",
         "asked_by",
-        "model",
+        "asked_for",
         "ended",
         "ttft",
         "e2e",
@@ -146,21 +148,25 @@ class ExchangeAdmin(RecordAdmin):
     def receipt(self, row: Exchange) -> str:
         return _link_to_entry(row, EntryKind.OUTCOME)
 
-    @admin.display(description="Opened (UTC)", ordering="id")
-    def opened(self, row: Exchange) -> str:
-        return f"{row.opened_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    @admin.display(description="Opened", ordering="id")
+    def opened(self, row: Exchange) -> datetime:
+        return row.opened_at
 
     @admin.display(description="Status", ordering="status")
     def ended(self, row: Exchange) -> str:
         return " · ".join(filter(None, [row.get_status_display(), row.error_code]))
 
-    @admin.display(description="Found in prompt / answer")
+    @admin.display(description="Findings in / out")
     def findings(self, row: Exchange) -> str:
         return f"{row.prompt_findings} / {row.answer_findings}"
 
     @admin.display(description="Asked by")
     def asked_by(self, row: Exchange) -> str:
         return str(row.user or row.api_key or "-")
+
+    @admin.display(description="Model", ordering="model")
+    def asked_for(self, row: Exchange) -> str:
+        return row.model
 
     @admin.display(description="Tokens in / out")
     def tokens(self, row: Exchange) -> str:
@@ -185,11 +191,6 @@ def _or_dash(count: int | None) -> str:
 
 def _milliseconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f}"
-
-
-def _when(row: Model, at: datetime) -> str:
-    """The database gives the time: a row that is being made has none yet."""
-    return "-" if row._state.adding else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def _entries(row: Exchange) -> dict[str, Entry]:

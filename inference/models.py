@@ -34,20 +34,25 @@ class ModelVersion(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=100, help_text="The name that callers use.")
-    version = models.CharField(max_length=40)
+    version = models.CharField(max_length=40, help_text="Tells versions of one name apart.")
     source = models.CharField(max_length=300, blank=True, help_text="Path or hub identifier of the weights.")
     licence = models.CharField(max_length=80, blank=True)
     quantization = models.CharField(max_length=20, blank=True)
-    context_length = models.PositiveIntegerField(help_text="Tokens of prompt and answer together.")
-    input_price = models.DecimalField(**USD_PER_MILLION, default=Decimal(0), help_text="USD per million prompt tokens.")
+    context_length = models.PositiveIntegerField("context (tokens)", help_text="Tokens of prompt and answer together.")
+    input_price = models.DecimalField(
+        "prompt (USD/M tokens)", **USD_PER_MILLION, default=Decimal(0), help_text="USD per million prompt tokens."
+    )
     cached_price = models.DecimalField(
-        **USD_PER_MILLION, default=Decimal(0), help_text="USD per million cached tokens."
+        "cached prompt (USD/M tokens)",
+        **USD_PER_MILLION,
+        default=Decimal(0),
+        help_text="USD per million prompt tokens that the engine had in its cache.",
     )
     output_price = models.DecimalField(
-        **USD_PER_MILLION, default=Decimal(0), help_text="USD per million answer tokens."
+        "answer (USD/M tokens)", **USD_PER_MILLION, default=Decimal(0), help_text="USD per million answer tokens."
     )
     lifecycle = models.CharField(max_length=12, choices=Lifecycle.choices, default=Lifecycle.DRAFT)
-    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    created_at = models.DateTimeField("created", db_default=Now(), editable=False)
 
     class Meta:
         ordering = ["name", "-created_at"]
@@ -64,11 +69,13 @@ class Deployment(models.Model):
     """A model version running somewhere, reached through the Celery queue `gpu.<slug>`."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    slug = models.SlugField(max_length=60, unique=True)
+    slug = models.SlugField(
+        "name", max_length=60, unique=True, help_text="Its workers listen to the Celery queue gpu.<name>: it stays."
+    )
     model_version = models.ForeignKey(ModelVersion, on_delete=models.PROTECT, related_name="deployments")
     engine = models.CharField(max_length=12, choices=EngineKind.choices)
-    is_enabled = models.BooleanField(default=True, help_text="A disabled deployment is sent no new request.")
-    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    is_enabled = models.BooleanField("enabled", default=True, help_text="A disabled deployment is sent no new request.")
+    created_at = models.DateTimeField("created", db_default=Now(), editable=False)
 
     class Meta:
         ordering = ["slug"]
@@ -100,31 +107,39 @@ class Exchange(models.Model):
     Rows are written by the pipeline's group-committed statements, not through this class.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    id = models.UUIDField("exchange", primary_key=True, default=uuid7, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.PROTECT, related_name="+")
     user = models.ForeignKey("accounts.User", on_delete=models.SET_NULL, null=True, related_name="+")
-    api_key = models.ForeignKey("accounts.APIKey", on_delete=models.SET_NULL, null=True, related_name="+")
-    conversation_id = models.UUIDField(null=True)
-    request_id = models.CharField(max_length=64)
+    api_key = models.ForeignKey(
+        "accounts.APIKey", verbose_name="API key", on_delete=models.SET_NULL, null=True, related_name="+"
+    )
+    conversation_id = models.UUIDField("conversation", null=True)
+    request_id = models.CharField(
+        "request ID", max_length=64, help_text="The x-request-id of its HTTP request; on a socket, the exchange's own."
+    )
     channel = models.CharField(max_length=8, choices=Channel.choices)
-    model = models.CharField(max_length=100, help_text="The model that the caller named.")
+    model = models.CharField("model asked for", max_length=100, help_text="The model that the caller named.")
     deployment = models.ForeignKey(Deployment, on_delete=models.PROTECT, related_name="+")
     status = models.CharField(max_length=10, choices=ExchangeStatus.choices, default=ExchangeStatus.OPEN)
     finish_reason = models.CharField(max_length=20, blank=True, db_default="")
-    error_code = models.CharField(max_length=40, blank=True, db_default="")
-    owner = models.CharField(max_length=64, help_text="The web process that serves it.")
-    configuration = models.BigIntegerField(help_text="Version of the configuration it was decided under.")
-    opened_at = models.DateTimeField()
-    deadline_at = models.DateTimeField()
-    finished_at = models.DateTimeField(null=True)
-    prompt_findings = models.PositiveIntegerField(default=0)
-    answer_findings = models.PositiveIntegerField(db_default=0)
+    error_code = models.CharField("error", max_length=40, blank=True, db_default="")
+    owner = models.CharField("web process", max_length=64, help_text="The web process that served it.")
+    configuration = models.BigIntegerField(
+        "configuration version", help_text="Version of keys, limits and catalog that it was decided under."
+    )
+    opened_at = models.DateTimeField("opened")
+    deadline_at = models.DateTimeField("deadline")
+    finished_at = models.DateTimeField("finished", null=True)
+    prompt_findings = models.PositiveIntegerField("findings in the prompt", default=0)
+    answer_findings = models.PositiveIntegerField("findings in the answer", db_default=0)
     prompt_tokens = models.PositiveIntegerField(null=True)
-    cached_tokens = models.PositiveIntegerField(null=True)
-    completion_tokens = models.PositiveIntegerField(null=True)
-    cost = models.DecimalField(max_digits=20, decimal_places=12, null=True, help_text="USD")
-    ttft_ms = models.FloatField(null=True, verbose_name="TTFT (ms)")
-    e2e_ms = models.FloatField(null=True, verbose_name="E2E (ms)")
+    cached_tokens = models.PositiveIntegerField(
+        null=True, help_text="Of the prompt tokens, those that the engine had in its cache."
+    )
+    completion_tokens = models.PositiveIntegerField("answer tokens", null=True)
+    cost = models.DecimalField("cost (USD)", max_digits=20, decimal_places=12, null=True)
+    ttft_ms = models.FloatField("TTFT (ms)", null=True, help_text="From the question's arrival to the first text sent.")
+    e2e_ms = models.FloatField("E2E (ms)", null=True, help_text="From the question's arrival to the answer's end.")
 
     class Meta:
         ordering = ["-id"]
@@ -150,14 +165,14 @@ class Attempt(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     exchange = models.ForeignKey(Exchange, on_delete=models.CASCADE, related_name="attempts")
-    number = models.PositiveSmallIntegerField()
+    number = models.PositiveSmallIntegerField("attempt")
     deployment = models.ForeignKey(Deployment, on_delete=models.PROTECT, related_name="+")
     worker = models.CharField(max_length=100, blank=True)
     status = models.CharField(max_length=10, choices=AttemptStatus.choices)
-    error_code = models.CharField(max_length=40, blank=True)
-    queued_ms = models.FloatField(null=True, help_text="From dispatch until a worker took it.")
-    ttft_ms = models.FloatField(null=True, verbose_name="TTFT (ms)")
-    completion_tokens = models.PositiveIntegerField(null=True)
+    error_code = models.CharField("error", max_length=40, blank=True)
+    queued_ms = models.FloatField("queued (ms)", null=True, help_text="From dispatch until a worker took it.")
+    ttft_ms = models.FloatField("TTFT (ms)", null=True)
+    completion_tokens = models.PositiveIntegerField("answer tokens", null=True)
 
     class Meta:
         ordering = ["exchange", "number"]

@@ -21,14 +21,16 @@ class Entry(models.Model):
     to another row does not open. Rows refer to nothing by foreign key: the record outlives what it is about.
     """
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    organisation_id = models.UUIDField(null=True)
-    exchange_id = models.UUIDField()
+    id = models.UUIDField("entry", primary_key=True, default=uuid7, editable=False)
+    organisation_id = models.UUIDField("organisation", null=True)
+    exchange_id = models.UUIDField("exchange")
     kind = models.CharField(max_length=8, choices=EntryKind.choices)
-    recorded_at = models.DateTimeField(db_default=Now())
+    recorded_at = models.DateTimeField("recorded", db_default=Now())
     facts = models.JSONField()
     payload = models.BinaryField(null=True)
-    key_id = models.CharField(max_length=16, blank=True)
+    key_id = models.CharField(
+        "sealed with key", max_length=16, blank=True, help_text="The identifier of the record's key."
+    )
 
     class Meta:
         ordering = ["-id"]
@@ -37,4 +39,15 @@ class Entry(models.Model):
         indexes = [models.Index(fields=["organisation_id", "-id"], name="entry_organisation")]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.id}"
+        return f"{self.get_kind_display()} {self.id}"
+
+
+class Refusal(Entry):
+    """An entry of a request that was refused: the same rows, as a list of their own."""
+
+    class Meta:
+        proxy = True
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return str(self.id)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from django.http import HttpResponse
 from django.test import AsyncClient, Client
 
+from console.accounts.models import Role
 from console.http import ADMIN_POLICY, STRICT_POLICY
+from tests.console import people
 
 pytestmark = pytest.mark.django_db
 
@@ -64,6 +69,56 @@ def test_an_unknown_address_answers_people_with_a_page(client: Client) -> None:
     response = client.get("/nothing")
     assert response.status_code == 404
     assert response["Content-Type"].startswith("text/html")
+
+
+def assert_is_a_page_of_ours(response: HttpResponse, heading: str, *ways_back: str) -> None:
+    page = response.content.decode()
+    assert response["Content-Type"].startswith("text/html")
+    assert heading in page
+    assert re.findall(r'class="button [^"]*" href="([^"]*)"', page) == list(ways_back)
+    assert not re.search(r"<style|\sstyle=|<script|Traceback|Exception", page)
+
+
+def test_an_unknown_address_leads_back_to_where_one_was(client: Client) -> None:
+    client.force_login(people.member(people.organisation(), Role.OFFICER))
+    assert_is_a_page_of_ours(client.get("/nothing"), "nothing at this address", "/")
+    assert_is_a_page_of_ours(client.get("/admin/nothing/"), "nothing at this address", "/admin/", "/")
+
+
+def test_a_page_that_ones_role_may_not_open_says_so(client: Client) -> None:
+    client.force_login(people.member(people.organisation(), Role.OFFICER))
+    response = client.get("/admin/accounts/configurationchange/")
+    assert response.status_code == 403
+    assert_is_a_page_of_ours(response, "not yours to open", "/admin/", "/")
+
+
+def test_a_request_that_cannot_be_read_gets_a_page(client: Client) -> None:
+    response = client.get("/sign-in", headers={"host": "evil.example; script-src *"})
+    assert response.status_code == 400
+    assert_is_a_page_of_ours(response, "cannot be read", "/")
+    assert b"evil" not in response.content
+
+
+def test_a_form_without_its_token_gets_a_page() -> None:
+    response = Client(enforce_csrf_checks=True).post("/sign-in", {"username": "a", "password": "b"})
+    assert response.status_code == 403
+    assert_is_a_page_of_ours(response, "too old to send", "/")
+
+
+def test_a_broken_view_answers_people_with_a_number_and_no_detail(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("secret detail")
+
+    client.force_login(people.member(people.organisation()))
+    monkeypatch.setattr("console.chat.views.render", fail)
+    client.raise_request_exception = False
+    response = client.get("/", headers={"x-request-id": "number-7"})
+    assert response.status_code == 500
+    assert_is_a_page_of_ours(response, "Something went wrong", "/")
+    assert b"number-7" in response.content
+    assert b"secret" not in response.content
 
 
 def test_a_broken_view_answers_programs_in_json_without_its_error(

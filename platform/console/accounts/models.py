@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from auditlog.models import LogEntry
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 from django.db.models.functions import Now
@@ -14,15 +15,15 @@ class Organisation(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=120, unique=True)
-    slug = models.SlugField(max_length=60, unique=True)
-    is_active = models.BooleanField(default=True, help_text="An inactive organisation is served nothing.")
+    slug = models.SlugField("short name", max_length=60, unique=True, help_text="Letters, digits and hyphens.")
+    is_active = models.BooleanField("active", default=True, help_text="An inactive organisation is served nothing.")
     requests_per_minute = models.PositiveIntegerField(
-        default=600, help_text="Requests each key or user may start in any 60 seconds."
+        default=600, help_text="Requests that each key or user may start in any 60 seconds."
     )
     concurrent_answers = models.PositiveIntegerField(
-        default=64, help_text="Answers each key or user may have running at once."
+        "answers at once", default=64, help_text="Answers that each key or user may have running at once."
     )
-    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    created_at = models.DateTimeField("created", db_default=Now(), editable=False)
 
     class Meta:
         ordering = ["name"]
@@ -54,7 +55,7 @@ class Member(models.Model):
     organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="members")
     user = models.OneToOneField(User, on_delete=models.CASCADE, related_name="member")
     role = models.CharField(max_length=20, choices=Role.choices, default=Role.END_USER)
-    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    created_at = models.DateTimeField("created", db_default=Now(), editable=False)
 
     class Meta:
         ordering = ["organisation__name", "user__username"]
@@ -68,15 +69,24 @@ class APIKey(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="api_keys")
-    name = models.CharField(max_length=80)
-    prefix = models.CharField(max_length=12, editable=False, help_text="The key's first characters.")
+    name = models.CharField(max_length=80, help_text="What the program that uses it is called.")
+    prefix = models.CharField("key begins with", max_length=12, editable=False)
     digest = models.BinaryField(max_length=32, unique=True, editable=False)
-    requests_per_minute = models.PositiveIntegerField(null=True, blank=True)
-    concurrent_answers = models.PositiveIntegerField(null=True, blank=True)
+    requests_per_minute = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        help_text="Requests it may start in any 60 seconds. Empty: the organisation's limit applies.",
+    )
+    concurrent_answers = models.PositiveIntegerField(
+        "answers at once",
+        null=True,
+        blank=True,
+        help_text="Answers it may have running at once. Empty: the organisation's limit applies.",
+    )
     created_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, editable=False, related_name="+")
-    created_at = models.DateTimeField(db_default=Now(), editable=False)
-    expires_at = models.DateTimeField(null=True, blank=True)
-    revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
+    created_at = models.DateTimeField("created", db_default=Now(), editable=False)
+    expires_at = models.DateTimeField("expires", null=True, blank=True, help_text="In UTC. Empty: never.")
+    revoked_at = models.DateTimeField("revoked", null=True, blank=True, editable=False)
 
     class Meta:
         verbose_name = "API key"
@@ -85,3 +95,12 @@ class APIKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+
+class ConfigurationChange(LogEntry):  # type: ignore[misc]  # auditlog has no types
+    """A change of accounts or catalog, as auditlog keeps it, under the product's own name."""
+
+    class Meta:
+        proxy = True
+        ordering = ["-timestamp"]
+        verbose_name = "change"

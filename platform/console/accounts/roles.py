@@ -13,6 +13,7 @@ _VIEW = frozenset(
         "accounts.view_member",
         "accounts.view_apikey",
         "audit.view_entry",
+        "audit.view_refusal",
         "chat.view_conversation",
         "inference.view_modelversion",
         "inference.view_deployment",

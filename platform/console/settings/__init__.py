@@ -57,6 +57,7 @@ INSTALLED_APPS = [
     "console.accounts",
     "console.chat",
     "console.api",
+    "console.schedule",
     "inference",
     "compliance.audit",
 ]

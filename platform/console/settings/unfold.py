@@ -1,4 +1,4 @@
-"""The admin console's look and its navigation: each entry is shown to those whose role may view it."""
+"""The admin console's look, and its sections: what the sidebar and the home page show to those who may open it."""
 
 from __future__ import annotations
 
@@ -14,59 +14,81 @@ def _may(permission: str) -> Callable[[HttpRequest], bool]:
     return lambda request: request.user.has_perm(permission)
 
 
-def _link(title: str, icon: str, model: str) -> dict[str, Any]:
-    """A link to a model's list; `model` is `app_label.model_name`."""
+def _link(title: str, icon: str, model: str, about: str) -> dict[str, Any]:
+    """A link to a model's list; `model` is `app_label.model_name`, `about` is said on the home page."""
     app_label, model_name = model.split(".")
     return {
         "title": title,
         "icon": icon,
+        "about": about,
         "link": reverse_lazy(f"admin:{app_label}_{model_name}_changelist"),
         "permission": _may(f"{app_label}.view_{model_name}"),
     }
 
 
+SECTIONS = [
+    {
+        "title": "Organisation",
+        "items": [
+            _link("Organisations", "domain", "accounts.organisation", "Tenants and their limits."),
+            _link("Users", "group", "accounts.user", "Who signs in, and with which role."),
+            _link("API keys", "key", "accounts.apikey", "Which programs may ask; made here and revoked here."),
+        ],
+    },
+    {
+        "title": "Models",
+        "items": [
+            _link("Model versions", "neurology", "inference.modelversion", "Weights, context, prices and lifecycle."),
+            _link("Deployments", "dns", "inference.deployment", "Where a model version runs."),
+        ],
+    },
+    {
+        "title": "Traffic",
+        "items": [
+            _link("Conversations", "forum", "chat.conversation", "Whose they are and how long; not what was said."),
+            _link(
+                "Exchanges",
+                "swap_horiz",
+                "inference.exchange",
+                "Each question: route, cost, latency, findings.",
+            ),
+            _link("Refusals", "block", "audit.refusal", "Requests that were not served, and why."),
+        ],
+    },
+    {
+        "title": "Record",
+        "items": [
+            _link("Entries", "receipt_long", "audit.entry", "What was recorded: facts in clear, content sealed."),
+            _link(
+                "Change history", "history", "accounts.configurationchange", "Who changed accounts or models, and how."
+            ),
+        ],
+    },
+    {
+        "title": "Schedule",
+        "items": [
+            _link(
+                "Periodic tasks",
+                "schedule",
+                "django_celery_beat.periodictask",
+                "What is done by itself, and when.",
+            ),
+        ],
+    },
+]
+
 UNFOLD = {
     "SITE_TITLE": "Bursar",
     "SITE_HEADER": "Bursar",
+    "SITE_SUBHEADER": "Console",
     "SITE_SYMBOL": "account_balance",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda _: static("console/mark.svg")}],
-    "SIDEBAR": {
-        "show_search": True,
-        "show_all_applications": False,
+    "SITE_URL": None,
+    "ACCOUNT": {
         "navigation": [
-            {
-                "title": "Use",
-                "items": [
-                    _link("Exchanges", "swap_horiz", "inference.exchange"),
-                    _link("Conversations", "forum", "chat.conversation"),
-                    _link("Record", "receipt_long", "audit.entry"),
-                ],
-            },
-            {
-                "title": "Accounts",
-                "separator": True,
-                "items": [
-                    _link("Organisations", "domain", "accounts.organisation"),
-                    _link("Users", "group", "accounts.user"),
-                    _link("API keys", "key", "accounts.apikey"),
-                ],
-            },
-            {
-                "title": "Catalog",
-                "separator": True,
-                "items": [
-                    _link("Model versions", "neurology", "inference.modelversion"),
-                    _link("Deployments", "dns", "inference.deployment"),
-                ],
-            },
-            {
-                "title": "Operation",
-                "separator": True,
-                "items": [
-                    _link("Changes", "history", "auditlog.logentry"),
-                    _link("Schedules", "schedule", "django_celery_beat.periodictask"),
-                ],
-            },
-        ],
+            {"title": "To the chat", "link": reverse_lazy("chat")},
+            {"title": "Change password", "link": reverse_lazy("admin:password_change")},
+        ]
     },
+    "SIDEBAR": {"show_search": False, "show_all_applications": False, "navigation": SECTIONS},
 }

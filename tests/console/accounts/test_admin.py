@@ -12,6 +12,7 @@ from django.contrib.sessions.models import Session
 from django.db import connection
 from django.test import AsyncClient, Client
 from django.test.utils import CaptureQueriesContext
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from console.accounts import credentials
 from console.accounts.models import APIKey, Member, Organisation, Role, User
@@ -19,6 +20,7 @@ from tests.console import people
 
 pytestmark = pytest.mark.django_db
 KEYS, USERS, ORGANISATIONS = "/admin/accounts/apikey/", "/admin/accounts/user/", "/admin/accounts/organisation/"
+HISTORY, TASKS = "/admin/accounts/configurationchange/", "/admin/django_celery_beat/periodictask/"
 
 
 @pytest.fixture
@@ -269,18 +271,52 @@ def test_an_officer_looks_and_changes_nothing(enter: Callable[[str], Client], ac
 
 
 @pytest.mark.parametrize("role", [Role.OFFICER, Role.ADMINISTRATOR])
-@pytest.mark.parametrize("path", ["/admin/auditlog/logentry/", "/admin/django_celery_beat/periodictask/"])
+@pytest.mark.parametrize("path", [HISTORY, TASKS])
 def test_what_spans_organisations_is_the_operators(enter: Callable[[str], Client], role: str, path: str) -> None:
     assert enter(role).get(path).status_code == 403
 
 
-@pytest.mark.parametrize("path", ["/admin/auditlog/logentry/", "/admin/django_celery_beat/periodictask/"])
+@pytest.mark.parametrize("path", [HISTORY, TASKS])
 def test_the_operator_sees_changes_and_schedules(enter: Callable[[str], Client], path: str) -> None:
     assert enter("superuser").get(path).status_code == 200
 
 
-def test_groups_are_not_offered_beside_roles(enter: Callable[[str], Client]) -> None:
-    assert enter("superuser").get("/admin/auth/group/").status_code == 404
+def test_the_history_shows_before_and_after_in_the_forms_words(
+    enter: Callable[[str], Client], acme: Organisation
+) -> None:
+    acme.concurrent_answers = 7
+    acme.save()
+    change = LogEntry.objects.filter(object_pk=str(acme.pk)).first()
+    assert change is not None
+    client = enter("superuser")
+    page = client.get(f"{HISTORY}{change.pk}/change/").content.decode()
+    assert re.search(r"Answers at once</th><td>64</td><td>7</td>", page)
+    for method in ("change", "delete"):
+        assert client.post(f"{HISTORY}{change.pk}/{method}/", {"post": "yes"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "stock",
+    [
+        "auth/group",
+        "auditlog/logentry",
+        "django_celery_beat/solarschedule",
+        "django_celery_beat/clockedschedule",
+    ],
+)
+def test_what_packages_bring_beside_the_products_own_is_not_offered(enter: Callable[[str], Client], stock: str) -> None:
+    assert enter("superuser").get(f"/admin/{stock}/").status_code == 404
+
+
+def test_a_periodic_task_is_made_in_the_consoles_form(enter: Callable[[str], Client]) -> None:
+    interval = IntervalSchedule.objects.create(every=15, period="seconds")
+    client = enter("superuser")
+    assert "<script>" not in client.get(f"{TASKS}add/").content.decode()
+    fields = {"name": "tidy", "task": "inference.reconcile_exchanges", "interval": str(interval.pk), "enabled": "on"}
+    assert client.post(f"{TASKS}add/", fields | {"args": "[]", "kwargs": "{}"}).status_code == 302
+    row = PeriodicTask.objects.get(name="tidy")
+    assert (row.task, row.schedule.run_every.total_seconds()) == ("inference.reconcile_exchanges", 15)
+    assert client.get(f"{TASKS}{row.pk}/change/").status_code == 200
 
 
 @pytest.mark.parametrize("path", [KEYS, USERS, ORGANISATIONS])

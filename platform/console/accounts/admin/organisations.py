@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC
 
 from django.contrib import admin
 from django.db.models import Count, Model, QuerySet
@@ -19,12 +18,15 @@ class OrganisationAdmin(ScopedAdmin):
     list_display = ["name", "slug", "is_active", "member_count", "requests_per_minute", "concurrent_answers"]
     list_filter = ["is_active"]
     search_fields = ["name", "slug"]
-    exclude = ["created_at"]
-    readonly_fields = ["created"]
+    given_fields = ("name", "slug", "is_active", "requests_per_minute", "concurrent_answers")
+    readonly_fields = ["created_at"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Organisation]:
         rows: QuerySet[Organisation] = super().get_queryset(request)
         return rows.annotate(member_count=Count("members"))
+
+    def get_fields(self, request: HttpRequest, obj: Model | None = None) -> tuple[str, ...]:
+        return self.given_fields if obj is None else (*self.given_fields, "created_at")
 
     def get_prepopulated_fields(self, request: HttpRequest, obj: Model | None = None) -> dict[str, Sequence[str]]:
         # Only while it is named: a slug that follows a renaming would break what refers to it.
@@ -32,11 +34,6 @@ class OrganisationAdmin(ScopedAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False  # made inactive instead: the record refers to it
-
-    @admin.display(description="Created (UTC)")
-    def created(self, row: Organisation) -> str:
-        # The database gives the time: a row that is being made has none yet.
-        return "-" if row._state.adding else f"{row.created_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
     @admin.display(description="Members", ordering="member_count")
     def member_count(self, row: Organisation) -> int:

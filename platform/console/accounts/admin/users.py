@@ -57,15 +57,15 @@ class UserAdmin(DjangoUserAdmin, ScopedAdmin):  # type: ignore[type-arg]
     list_filter = ["is_active", "member__role", "member__organisation"]
     search_fields = ["username", "first_name", "last_name", "email"]
     filter_horizontal = ()
-    readonly_fields = ["is_staff", "last_login", "date_joined"]
+    readonly_fields = ["enters_console", "last_login", "date_joined"]
     fieldsets = [
         (None, {"fields": ["username", "password"]}),
         ("Person", {"fields": ["first_name", "last_name", "email"]}),
-        ("Access", {"fields": ["is_active", "is_staff", "last_login", "date_joined"]}),
+        ("Access", {"fields": ["is_active", "enters_console", "last_login", "date_joined"]}),
     ]
     superuser_fieldsets = [
         *fieldsets[:2],
-        ("Access", {"fields": ["is_active", "is_superuser", "is_staff", "last_login", "date_joined"]}),
+        ("Access", {"fields": ["is_active", "is_superuser", "enters_console", "last_login", "date_joined"]}),
     ]
 
     def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:
@@ -89,6 +89,10 @@ class UserAdmin(DjangoUserAdmin, ScopedAdmin):  # type: ignore[type-arg]
     def save_formset(self, request: HttpRequest, form: ModelForm[Any], formset: Any, change: bool) -> None:
         for member in formset.save(commit=False):
             assign_role(actor_of(request), form.instance, member.organisation, member.role)
+
+    @admin.display(description="Enters the console", boolean=True)
+    def enters_console(self, user: User) -> bool:
+        return user.is_staff
 
     @admin.display(ordering="member__organisation__name")
     def organisation(self, user: User) -> str:
