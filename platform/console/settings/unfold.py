@@ -77,6 +77,34 @@ SECTIONS = [
     },
 ]
 
+# The greys and the accent are the chat page's (bursar.css). Dark pages take the accent's light form: admin.css.
+GREYS = {
+    "50": "#fbfaf7",
+    "100": "#f3f1ec",
+    "200": "#dedad1",
+    "300": "#c6c2b8",
+    "400": "#a0a8a3",
+    "500": "#656a66",
+    "600": "#4b504d",
+    "700": "#3b413e",
+    "800": "#2e3431",
+    "900": "#1c201e",
+    "950": "#131615",
+}
+ACCENT = {
+    "50": "#f1f7f4",
+    "100": "#e4eee9",
+    "200": "#c8dfd5",
+    "300": "#a2cdb9",
+    "400": "#7cc9a9",
+    "500": "#2f7a61",
+    "600": "#1f5f4b",
+    "700": "#17493a",
+    "800": "#143c30",
+    "900": "#1d2c26",
+    "950": "#0d1a15",
+}
+
 UNFOLD = {
     "SITE_TITLE": "Bursar",
     "SITE_HEADER": "Bursar",
@@ -90,5 +118,7 @@ UNFOLD = {
             {"title": "Change password", "link": reverse_lazy("admin:password_change")},
         ]
     },
+    "COLORS": {"base": GREYS, "primary": ACCENT},
+    "STYLES": [lambda _: static("console/admin.css")],
     "SIDEBAR": {"show_search": False, "show_all_applications": False, "navigation": SECTIONS},
 }
