@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from html import unescape
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -65,6 +66,19 @@ def test_a_new_key_is_shown_once(enter: Callable[[str], Client], acme: Organisat
         assert credentials.digest(key).hex() not in page
     assert row.prefix in client.get(KEYS).content.decode()
     assert all(key not in str(session.get_decoded()) for session in Session.objects.all())
+
+
+def test_the_form_of_a_key_says_what_empty_limits_mean_and_leads_only_to_the_key(
+    enter: Callable[[str], Client], acme: Organisation
+) -> None:
+    client = enter(Role.ADMINISTRATOR)
+    form = client.get(KEYS + "add/").content.decode()
+    assert unescape(form).count("Empty: the organisation's limit applies.") == 2
+    assert "Empty: never." in form
+    assert 'name="_save"' in form
+    assert not re.search("_addanother|_continue", form)
+    # A hand-made request for another page gets the key all the same.
+    assert shown_key(add_key(client, acme, _addanother="1"))
 
 
 def test_a_key_is_revoked_after_a_question(enter: Callable[[str], Client], acme: Organisation) -> None:

@@ -76,6 +76,17 @@ class APIKeyAdmin(OwnOrganisation, ScopedAdmin):
         else:
             request.META[_SHOWN_KEY] = create_api_key(actor_of(request), obj)
 
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> Any:
+        # A new key is shown once, on the page that follows: no other page may follow instead.
+        only_save = {} if object_id else {"show_save_and_add_another": False, "show_save_and_continue": False}
+        return super().changeform_view(request, object_id, form_url, {**only_save, **(extra_context or {})})
+
     def response_add(self, request: HttpRequest, obj: APIKey, post_url_continue: str | None = None) -> HttpResponse:
         """The page that shows the key: in this response, and in no message that would be stored until read."""
         context = {
