@@ -96,7 +96,11 @@ Frame = Claimed | Delta | Done | Failed
 
 
 class Heartbeat(Struct, frozen=True):
-    """What a worker says of itself every second. `seal` is the fingerprint of its seal key (gpu_workers.sealing)."""
+    """What a worker says of itself every second. `seal` is the fingerprint of its seal key (gpu_workers.sealing).
+
+    `waiting` are requests that the engine has queued; `kv_use` and `prefix_hits` (of prompt tokens) are shares from
+    0 to 1, None where the engine does not tell.
+    """
 
     worker: str
     deployment: str
@@ -106,6 +110,9 @@ class Heartbeat(Struct, frozen=True):
     running: int
     capacity: int
     seal: str
+    waiting: int = 0
+    kv_use: float | None = None
+    prefix_hits: float | None = None
 
 
 _frames: msgpack.Decoder[Frame] = msgpack.Decoder(Frame)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 import psycopg
 import structlog
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from inference.catalog import Candidate, Catalog, Prices
+
+__all__ = ["Candidate", "Catalog", "ConfigurationWatcher", "Pool", "Prices", "load_catalog"]
 
 log = structlog.get_logger(__name__)
 
@@ -22,37 +23,6 @@ STALE_S = 10.0
 SERVED = ("live", "canary")
 
 Pool = AsyncConnectionPool[psycopg.AsyncConnection[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """USD per million tokens."""
-
-    input: Decimal
-    cached: Decimal
-    output: Decimal
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A deployment that can serve a model, with what its model version says."""
-
-    deployment_id: UUID
-    deployment: str
-    queue: str
-    model: str
-    version: str
-    context_length: int
-    prices: Prices
-    simulated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Catalog:
-    """`models` maps the name that callers use to its candidates; the first name is the default."""
-
-    version: int = 0
-    models: dict[str, tuple[Candidate, ...]] = field(default_factory=dict)
 
 
 SELECT_CANDIDATES = """

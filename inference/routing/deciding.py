@@ -1,0 +1,232 @@
+"""The decision: match a rule, look at its candidates, choose one, and say why."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from random import Random
+
+from msgspec import structs
+
+from gpu_workers.messages import Sampling
+from inference.catalog import Candidate, Catalog
+from inference.errors import Refusal
+from inference.events import Ask
+from inference.fleet import FleetState
+from inference.routing.candidates import Assessed, Assessor
+from inference.routing.explanation import CandidateTrace, Explanation, RuleTrace
+from inference.routing.facts import RequestFacts, facts_of
+from inference.routing.live import LiveState
+from inference.routing.rules import DEFAULT_RULE, Clamps, Rule, failing_condition, resolve_alias
+from inference.routing.strategies import Choice, choose
+
+RETRY_AFTER_S = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Where the exchange goes and why, under which version of the configuration.
+
+    `fallbacks` are other usable deployments in the order in which they may be tried, `mirror` one that gets a copy,
+    `deadline_s` and `clamps` the rule's bounds, and `queue_ms` the wait that is expected before the engine begins.
+    """
+
+    candidate: Candidate
+    reason: str
+    configuration: int
+    explanation: Explanation
+    fallbacks: tuple[Candidate, ...] = ()
+    mirror: Candidate | None = None
+    deadline_s: float | None = None
+    clamps: Clamps | None = None
+    queue_ms: float = 0.0
+
+    def clamped(self, sampling: Sampling) -> Sampling:
+        return self.clamps.apply(sampling) if self.clamps else sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A decision, or the refusal that stands in its place; the explanation is there in both cases."""
+
+    explanation: Explanation
+    decision: Decision | None = None
+    refusal: Refusal | None = None
+
+
+def decide(
+    ask: Ask,
+    catalog: Catalog,
+    fleet: FleetState,
+    *,
+    facts: RequestFacts | None = None,
+    live: LiveState | None = None,
+    at_s: float | None = None,
+) -> Decision:
+    """Where this request goes. Raises `Refusal`.
+
+    `facts` says more of the request than it says itself, `live` is what this process has measured, and `at_s` the
+    time on its clock (monotonic seconds). Nothing of all this is changed.
+    """
+    outcome = weigh(facts or facts_of(ask), catalog, fleet, live or LiveState(), _now_s(at_s))
+    if outcome.decision is None:
+        raise outcome.refusal or Refusal(
+            "overloaded", "No worker is ready for this model.", retry_after_s=RETRY_AFTER_S
+        )
+    return outcome.decision
+
+
+def _overloaded() -> Refusal:
+    return Refusal("overloaded", "No worker is ready for this model.", retry_after_s=RETRY_AFTER_S)
+
+
+def _now_s(at_s: float | None) -> float:
+    return time.monotonic() if at_s is None else at_s
+
+
+def find_candidates(model: str | None, catalog: Catalog) -> tuple[Candidate, ...]:
+    """The deployments of `model` or of what it is an alias of, or of the default model.
+
+    Raises `Refusal` for a model that is not served.
+    """
+    if model is None:
+        for candidates in catalog.models.values():
+            return candidates
+        raise Refusal("model_not_found", "No model is served yet.", param="model")
+    found = catalog.models.get(_resolve(model, catalog))
+    if found is None:
+        raise Refusal("model_not_found", "No such model, or it is not served.", param="model")
+    return found
+
+
+def _resolve(model: str, catalog: Catalog) -> str:
+    # A model's own name stands before an alias of that name.
+    return model if model in catalog.models or not catalog.rules else resolve_alias(model, catalog.rules.aliases)
+
+
+def weigh(facts: RequestFacts, catalog: Catalog, fleet: FleetState, live: LiveState, at_s: float) -> Outcome:
+    """The decision with its explanation, whether or not there is one. Raises `Refusal` for an unknown model."""
+    of_model = find_candidates(facts.model, catalog)
+    model = of_model[0].model
+    rule, traces = _match(facts, catalog, model)
+    route = rule.route
+    assessor = Assessor(facts, fleet, live, at_s, route.deadline_s)
+    candidates, unserved = _candidates(rule, of_model, catalog)
+    assessed = [assessor.assess(candidate, weight) for candidate, weight in candidates]
+    chain = [assessor.assess(found) for slug in route.fallbacks if (found := catalog.find_deployment(slug))]
+    # Seeded by the exchange: asked again, it goes to the same place.
+    rng = Random(facts.exchange_id.int)  # noqa: S311 - chance, not secrecy
+    explanation = Explanation(
+        rule_set=catalog.rules.version if catalog.rules else None,
+        rule=rule.name,
+        model=model,
+        strategy=route.strategy,
+        rules=traces,
+        candidates=(*_traces(assessed), *unserved, *_traces(chain, is_fallback=True)),
+        alias=facts.model if facts.model not in (None, model) else None,
+        deadline_s=route.deadline_s,
+        clamped=_clamped(route.clamps),
+    )
+    if not fleet.broker:
+        return Outcome(
+            explanation, refusal=Refusal("overloaded", "The message broker cannot be reached.", retry_after_s=2)
+        )
+    choice = _choose(rule, assessed, chain, facts, rng)
+    if choice is None:
+        return Outcome(explanation, refusal=_overloaded())
+    return _decided(choice, rule, [*assessed, *chain], explanation, catalog, rng)
+
+
+def _match(facts: RequestFacts, catalog: Catalog, model: str) -> tuple[Rule, tuple[RuleTrace, ...]]:
+    """The first rule that the request meets, and why those before it were passed over."""
+    names = frozenset({model, facts.model or model})
+    traces = []
+    for rule in catalog.rules.rules if catalog.rules else ():
+        failed = failing_condition(rule.conditions, facts, names)
+        traces.append(RuleTrace(rule.name, failed))
+        if failed is None:
+            return rule, tuple(traces)
+    return DEFAULT_RULE, tuple(traces)
+
+
+def _candidates(
+    rule: Rule, of_model: tuple[Candidate, ...], catalog: Catalog
+) -> tuple[list[tuple[Candidate, float]], list[CandidateTrace]]:
+    """The rule's candidates that are served, with their weights, and traces of those that are not."""
+    if not rule.route.candidates:
+        return [(candidate, 1.0) for candidate in of_model], []
+    served, unserved = [], []
+    for one in rule.route.candidates:
+        candidate = catalog.find_deployment(one.deployment)
+        if candidate is None:
+            unserved.append(CandidateTrace(one.deployment, weight=one.weight, filter="not served"))
+        else:
+            served.append((candidate, one.weight))
+    return served, unserved
+
+
+def _choose(
+    rule: Rule, assessed: list[Assessed], chain: list[Assessed], facts: RequestFacts, rng: Random
+) -> Choice | None:
+    usable = [one for one in assessed if one.filter is None]
+    if usable:
+        return choose(rule.route.strategy, usable, facts, rng)
+    for number, one in enumerate(chain, start=1):
+        if one.filter is None:
+            return Choice(one, f"no candidate can take it: fallback {number}")
+    return None
+
+
+def _decided(
+    choice: Choice, rule: Rule, all_of_them: list[Assessed], explanation: Explanation, catalog: Catalog, rng: Random
+) -> Outcome:
+    chosen, route = choice.assessed.candidate, rule.route
+    others = {
+        one.candidate.deployment: one.candidate
+        for one in all_of_them
+        if one.filter is None and one.candidate.deployment != chosen.deployment
+    }
+    mirrored = route.mirror is not None and rng.random() < route.mirror.share
+    mirror = catalog.find_deployment(route.mirror.deployment) if route.mirror and mirrored else None
+    explanation = _completed(explanation, choice, tuple(others), mirror)
+    decision = Decision(
+        candidate=chosen,
+        reason=f"rule {rule.name} ({route.strategy}): {chosen.deployment} of {chosen.model}, {choice.why}",
+        configuration=catalog.version,
+        explanation=explanation,
+        fallbacks=tuple(others.values()),
+        mirror=mirror,
+        deadline_s=route.deadline_s,
+        clamps=route.clamps,
+        queue_ms=choice.assessed.queue_ms,
+    )
+    return Outcome(explanation, decision)
+
+
+def _completed(
+    explanation: Explanation, choice: Choice, fallbacks: tuple[str, ...], mirror: Candidate | None
+) -> Explanation:
+    return structs.replace(
+        explanation,
+        chosen=choice.assessed.candidate.deployment,
+        why=choice.why,
+        explored=choice.explored,
+        fallbacks=fallbacks,
+        mirror=mirror.deployment if mirror else None,
+    )
+
+
+def _traces(assessed: list[Assessed], *, is_fallback: bool = False) -> tuple[CandidateTrace, ...]:
+    return tuple(one.trace(is_fallback=is_fallback) for one in assessed)
+
+
+def _clamped(clamps: Clamps | None) -> tuple[str, ...]:
+    """The parameters that the rule bounds, not what was asked for."""
+    if clamps is None:
+        return ()
+    bounds = {
+        "max_tokens": clamps.max_tokens,
+        "min_temperature": clamps.min_temperature,
+        "max_temperature": clamps.max_temperature,
+    }
+    return tuple(name for name, bound in bounds.items() if bound is not None)

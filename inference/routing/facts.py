@@ -1,0 +1,57 @@
+"""What routing knows of one request: the only thing of it that a decision depends on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Literal
+from uuid import UUID
+
+from msgspec import Struct
+
+from inference.events import Ask
+
+Priority = Literal["interactive", "standard", "batch"]
+
+# No tokenizer runs here; English text has about four characters a token.
+CHARS_PER_TOKEN = 4
+
+
+class RequestFacts(Struct, frozen=True, kw_only=True):
+    """Identifiers are written as text, as rules name them. What is not known is None and meets no condition on it.
+
+    `findings` are the entity types found in the prompt, `at` is aware UTC, `budget_left` is USD, and
+    `previous_deployment` is where this conversation's last answer came from.
+    """
+
+    exchange_id: UUID
+    at: datetime
+    model: str | None = None
+    prompt_tokens: int = 0
+    max_tokens: int = 0
+    organisation: str | None = None
+    team: str | None = None
+    key: str | None = None
+    role: str | None = None
+    tag: str | None = None
+    language: str | None = None
+    priority: Priority = "interactive"
+    findings: frozenset[str] = frozenset()
+    residency: str | None = None
+    budget_state: str = "calm"
+    budget_left: Decimal | None = None
+    conversation: UUID | None = None
+    previous_deployment: str | None = None
+
+
+def facts_of(ask: Ask) -> RequestFacts:
+    """What the request itself says; whoever knows more of the caller adds it."""
+    characters = sum(len(message.content) for message in (*ask.history, *ask.messages))
+    return RequestFacts(
+        exchange_id=ask.exchange_id,
+        at=datetime.now(UTC),
+        model=ask.model,
+        prompt_tokens=-(-characters // CHARS_PER_TOKEN),
+        max_tokens=ask.sampling.max_tokens,
+        conversation=ask.conversation_id,
+    )

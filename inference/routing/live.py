@@ -1,0 +1,64 @@
+"""What one process has measured of deployments: their latency, their failures, and what is under way to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from inference.routing.breakers import Breaker, State
+from inference.routing.latency import LatencyModel
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    deployment: str
+    at_s: float
+
+
+class LiveState:
+    """Told of every attempt; asked by decisions, which change nothing in it. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self.latency = LatencyModel()
+        self._breakers: dict[str, Breaker] = {}
+        self._sent: dict[UUID, _Sent] = {}
+
+    def outstanding(self, deployment: str) -> int:
+        return len(self.latency.of(deployment).outstanding)
+
+    def permits(self, deployment: str, at_s: float) -> bool:
+        breaker = self._breakers.get(deployment)
+        return breaker is None or breaker.permits(at_s)
+
+    def breaker_state(self, deployment: str, at_s: float) -> State:
+        breaker = self._breakers.get(deployment)
+        return State.CLOSED if breaker is None else breaker.state(at_s)
+
+    def begin(self, exchange: UUID, deployment: str, prompt_tokens: int, queue_ms: float, at_s: float) -> bool:
+        """An attempt leaves for the deployment now. False where its breaker lets nothing through."""
+        if not self._breakers.setdefault(deployment, Breaker()).admit(at_s):
+            return False
+        self._sent[exchange] = _Sent(deployment, at_s)
+        self.latency.begin(deployment, exchange, prompt_tokens, queue_ms, at_s)
+        return True
+
+    def first_token(self, exchange: UUID, at_s: float) -> None:
+        if sent := self._sent.get(exchange):
+            self.latency.first_token(sent.deployment, exchange, at_s)
+
+    def succeeded(self, exchange: UUID, answer_tokens: int, at_s: float) -> None:
+        if sent := self._sent.pop(exchange, None):
+            self.latency.end(sent.deployment, exchange, answer_tokens, at_s)
+            self._breakers[sent.deployment].succeeded(sent.at_s, at_s)
+
+    def failed(self, exchange: UUID, at_s: float) -> None:
+        """By the deployment's fault: an engine or worker that failed, or a deadline that passed."""
+        if sent := self._sent.pop(exchange, None):
+            self.latency.end(sent.deployment, exchange, 0, at_s)
+            self._breakers[sent.deployment].failed(sent.at_s, at_s)
+
+    def abandoned(self, exchange: UUID, at_s: float) -> None:
+        """By nobody's fault: the caller cancelled, or the request was at fault. Calls after an end change nothing."""
+        if sent := self._sent.pop(exchange, None):
+            self.latency.end(sent.deployment, exchange, 0, at_s)
+            self._breakers[sent.deployment].abandoned(sent.at_s)
