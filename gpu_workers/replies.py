@@ -16,6 +16,8 @@ EAGER_DELTAS = 3
 COALESCE_S = 0.025
 # A stream that nobody reads any more must not grow without end. Far above what a living reader leaves.
 STREAM_MAXLEN = 50_000
+# And it disappears this long after its last frame: the process that it belongs to may be dead.
+STREAM_TTL_S = 60
 
 Fields = dict[str, bytes | int]
 
@@ -51,6 +53,8 @@ class ReplyChannel:
             async with self._valkey.pipeline(transaction=False) as pipe:
                 for stream, fields, _ in batch:
                     pipe.xadd(stream, fields, maxlen=STREAM_MAXLEN, approximate=True)  # type: ignore[arg-type]
+                for stream in {stream for stream, _, _ in batch}:
+                    pipe.expire(stream, STREAM_TTL_S)
                 await pipe.execute()
         except (RedisError, OSError) as failure:
             error = failure

@@ -11,14 +11,13 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from gpu_workers.replies import STREAM_TTL_S
 from gpu_workers.streams import read_stream
 
 log = structlog.get_logger(__name__)
 
 BLOCK_MS = 1_000
 READ_COUNT = 500
-# The stream of a process that died disappears after this long.
-STREAM_TTL_S = 60
 TRIM_EVERY_S = 5.0
 MANY = 32
 GATHER_S = 0.002

@@ -222,6 +222,40 @@ async def test_without_postgresql_nothing_is_served_until_it_is_back(stack: Stac
     await wait(lambda: open_exchanges(stack) == 0, "what was open is reconciled")
 
 
+UNKNOWN_KEY = {"Authorization": f"Bearer bsk_{'x' * 43}"}
+
+
+def completion(stack: Stack) -> httpx.Response:
+    """An unknown key's request: 401 for as long as it can be told from a key that is known."""
+    return httpx.post(f"{stack.url}/v1/chat/completions", headers=UNKNOWN_KEY)
+
+
+async def close_code(stack: Stack) -> int:
+    async with ChatClient.open(stack.url, UNKNOWN_KEY) as client:
+        return await client.closed()
+
+
+async def test_who_may_be_served_is_not_guessed_once_the_configuration_is_stale(stack: Stack) -> None:
+    postgres = stack.services.postgres
+    async with socket(stack) as client:
+        assert completion(stack).status_code == 401
+        assert await close_code(stack) == 4401
+        stack.services.kill(postgres)
+        await wait(lambda: completion(stack).status_code == 503, "the configuration is stale")
+
+        refused = completion(stack)
+        assert refused.json()["error"]["code"] == "audit_unavailable"
+        assert int(refused.headers["retry-after"]) > 0
+        assert await close_code(stack) == 1013
+        # Before anything is looked up for it: even a question that no model could answer.
+        (event,) = await client.answer(model="unknown")
+        assert event["error"]["code"] == "audit_unavailable"
+
+        stack.services.start(postgres)
+        await wait(lambda: completion(stack).status_code == 401, "the configuration is current again")
+        assert await close_code(stack) == 4401
+
+
 async def test_what_was_read_before_postgresql_died_is_recorded_when_it_is_back(stack: Stack) -> None:
     postgres = stack.services.postgres
     async with socket(stack) as client:

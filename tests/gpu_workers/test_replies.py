@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from gpu_workers.messages import Claimed, Delta, Done, Usage
-from gpu_workers.replies import EAGER_DELTAS, ReplyChannel, ReplyWriter
+from gpu_workers.replies import EAGER_DELTAS, STREAM_TTL_S, ReplyChannel, ReplyWriter
 from gpu_workers.sealing import Sealer
 from tests.gpu_workers.replies import frames_of, text_of
 from tests.gpu_workers.tasks import SEAL_KEY, task
@@ -89,3 +89,17 @@ async def test_nothing_that_was_said_lies_in_clear_on_the_stream(valkey: Redis) 
     await writer.frame(DONE)
     assert text_of(await frames_of(valkey, asked)) == "xyzzysecret"
     assert b"xyzzysecret" not in await valkey.dump(asked.reply_to)
+
+
+async def test_a_stream_that_nobody_reads_disappears(valkey: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = task()
+    writer = ReplyWriter(ReplyChannel(valkey), Sealer(SEAL_KEY, asked.exchange), asked)
+    await writer.frame(Claimed("w"))
+    assert 0 < await valkey.ttl(asked.reply_to) <= STREAM_TTL_S
+
+    monkeypatch.setattr("gpu_workers.replies.STREAM_TTL_S", 1)
+    await writer.frame(DONE)
+    assert len(await frames_of(valkey, asked)) == 2
+    async with asyncio.timeout(30):
+        while await valkey.exists(asked.reply_to):
+            await asyncio.sleep(0.05)
