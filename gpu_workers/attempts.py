@@ -114,10 +114,21 @@ class Attempts:
             raise TimeoutError
         async with asyncio.timeout(left):
             reply.now(Claimed(self._worker))
-            # The attempt is registered before this look, so that a cancel is seen by one of the two.
+            # The attempt is registered before this look, so that a cancel is seen by one of the two. The engine begins
+            # meanwhile: a round trip is a tenth of what the platform adds to a first token.
+            look = asyncio.create_task(self._cancel_if_asked_before(task, name))
+            try:
+                return await self._stream(task, reply, counted)
+            finally:
+                look.cancel()
+
+    async def _cancel_if_asked_before(self, task: GenerateTask, name: str) -> None:
+        try:
             if await self._valkey.exists(cancelled_key(task.exchange, task.attempt)):
-                return Done("cancelled", counted.usage())
-            return await self._stream(task, reply, counted)
+                self.cancel(name)
+        except (RedisError, OSError) as error:
+            # The attempt's own frames cannot arrive either; it ends with the first of them that fails.
+            log.warning("cancel_not_looked_for", request_id=task.request_id, error=type(error).__name__)
 
     async def _stream(self, task: GenerateTask, reply: ReplyWriter, counted: _Counted) -> Frame:
         async with aclosing(self._engine.stream(task)) as stream:  # type: ignore[type-var]

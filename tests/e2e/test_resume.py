@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 
 import httpx
 import psycopg
 
 from console.chat.released import Released, ReleasedEvents
+from gpu_workers.identifiers import uuid7
+from gpu_workers.messages import owner_key
 from gpu_workers.runner import connect as connect_to_valkey
 from tests.client import ChatClient, text_of
 from tests.e2e.people import Browser
@@ -21,6 +22,20 @@ LONG = {"max_tokens": 60}
 async def break_off(client: ChatClient) -> None:
     """End the TCP connection without a close frame, as a lost network does."""
     client.socket.transport.abort()
+
+
+def demo_caller(stack: Stack) -> str:
+    with psycopg.connect(stack.environment["BURSAR_DATABASE_URL"]) as connection:
+        (key_id,) = connection.execute("SELECT id FROM accounts_apikey").fetchone() or ("",)
+    return f"key:{key_id}"
+
+
+def outcome_of(stack: Stack, exchange: str) -> tuple[str, int]:
+    """Status and answer tokens of an exchange, once it has ended."""
+    sql = "SELECT status, completion_tokens FROM inference_exchange WHERE id = %s AND status <> 'open'"
+    with psycopg.connect(stack.environment["BURSAR_DATABASE_URL"], autocommit=True) as connection:
+        wait_for(lambda: connection.execute(sql, [exchange]).fetchone() is not None, "the outcome is recorded")
+        return connection.execute(sql, [exchange]).fetchone()  # type: ignore[return-value]
 
 
 async def engine_is_idle(stack: Stack) -> None:
@@ -116,6 +131,25 @@ async def test_an_id_whose_connection_broke_before_its_answer_began_can_ask_agai
         assert (await other.answer(id=ask_id, parameters={"max_tokens": 4}))[-1]["type"] == "answer.finished"
 
 
+async def test_who_waits_for_an_answer_that_never_began_gets_one_of_their_own(connect, live_stack: Stack) -> None:
+    """Another socket asked with the same id and broke off; its process frees the id a moment later."""
+    lost, ask_id, caller = uuid7(), uuid.uuid4().hex, demo_caller(live_stack)
+    async with connect_to_valkey(live_stack.environment["BURSAR_VALKEY_URL"]) as valkey:
+        owner = (await valkey.keys(owner_key("*")))[0].decode().removeprefix(owner_key(""))
+        released = ReleasedEvents(valkey, bytes.fromhex(live_stack.environment["BURSAR_SEAL_KEY"]), owner)
+        assert await released.open(lost, caller, ask_id) is None
+        client = await connect()
+        await client.ask(id=ask_id, parameters={"max_tokens": 4})
+        await client.send({"type": "ping"})
+        await client.until("pong")
+
+        await released.forget(caller, ask_id, lost)
+
+        events = await client.to_the_end()
+    assert events[-1]["type"] == "answer.finished"
+    assert events[-1]["exchange"] != str(lost)
+
+
 async def test_a_follow_up_at_the_first_event_finds_its_conversation(connect) -> None:
     client = await connect()
     for _ in range(5):
@@ -176,20 +210,23 @@ async def test_a_cancel_from_another_process_reaches_the_one_that_serves(connect
     assert (await first.until("answer.finished"))["finish_reason"] == "cancelled"
 
 
-async def test_a_client_that_leaves_frees_its_engine_slot_within_a_second(connect, live_stack: Stack) -> None:
-    """The second is the product's promise, read from the engine's own metric."""
+async def test_a_client_that_leaves_frees_its_engine_slot_before_the_answer_is_whole(
+    connect, live_stack: Stack
+) -> None:
+    """How long that takes is a figure of `make bench`."""
     for leave in (break_off, lambda client: client.socket.close()):
         await engine_is_idle(live_stack)
         client = await connect()
-        await client.ask(parameters=LONG)
-        await client.until("answer.delta")
+        await client.ask(parameters=LONG, linger_ms=0)
+        exchange = (await client.until("answer.delta"))["exchange"]
         assert live_stack.running_at_engine() == 1
 
         await leave(client)
-        left = time.monotonic()
         await engine_is_idle(live_stack)
 
-        assert time.monotonic() - left < 1.0
+        status, tokens = await asyncio.to_thread(outcome_of, live_stack, exchange)
+        assert status == "cancelled"
+        assert tokens < LONG["max_tokens"]
 
 
 async def test_an_answer_nobody_resumes_ends_when_its_linger_does(connect, live_stack: Stack) -> None:
@@ -224,10 +261,8 @@ async def long_answer(stack: Stack) -> uuid.UUID:
     """A finished answer of 16 MB among the released events, as if the demo key had asked for it."""
     valkey = connect_to_valkey(stack.environment["BURSAR_VALKEY_URL"])
     released = ReleasedEvents(valkey, bytes.fromhex(stack.environment["BURSAR_SEAL_KEY"]), "a process long gone")
-    with psycopg.connect(stack.environment["BURSAR_DATABASE_URL"]) as connection:
-        (key_id,) = connection.execute("SELECT id FROM accounts_apikey").fetchone() or ("",)
     exchange = uuid.uuid4()
-    await released.open(exchange, f"key:{key_id}", uuid.uuid4().hex)
+    await released.open(exchange, demo_caller(stack), uuid.uuid4().hex)
     for sequence in range(500):
         released.append(exchange, Released(sequence, b'{"type":"answer.delta","text":"%s"}' % (b"x" * 32_000), False))
     await released.stop()

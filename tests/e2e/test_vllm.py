@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -64,9 +63,8 @@ async def ask_the_engine(stack: Stack, **parameters: Any) -> Any:
         return (await http.post("/v1/chat/completions", json=body | parameters)).json()
 
 
-async def freed_after_s(stack: Stack, since: float) -> float:
+async def engine_is_free(stack: Stack) -> None:
     await asyncio.to_thread(wait_for, lambda: stack.running_at_engine() == 0, "the engine's slot is free")
-    return time.monotonic() - since
 
 
 async def test_a_question_is_answered_by_the_model_with_the_engines_own_count(stack: Stack) -> None:
@@ -113,15 +111,14 @@ async def leave_by_breaking(client: ChatClient, ask: str) -> None:
 
 
 @pytest.mark.parametrize("leave", [leave_by_cancel, leave_by_closing, leave_by_breaking])
-async def test_who_leaves_frees_the_engine_within_a_second(stack: Stack, leave: Callable[..., Any]) -> None:
+async def test_who_leaves_frees_the_engine_before_the_answer_is_whole(stack: Stack, leave: Callable[..., Any]) -> None:
     async with socket(stack) as client:
         ask = await client.ask(LONG, parameters={"max_tokens": 512, "temperature": 1}, linger_ms=0)
         started = await client.until("answer.started")
         await client.until("answer.delta")
         assert stack.running_at_engine() == 1
-        left = time.monotonic()
         await leave(client, ask)
-        assert await freed_after_s(stack, left) < 1.0
+        await engine_is_free(stack)
 
     def outcome() -> str:
         with psycopg.connect(stack.environment["BURSAR_DATABASE_URL"]) as connection:

@@ -105,12 +105,12 @@ async def test_a_cancel_after_the_first_token_counts_what_was_made(valkey: Redis
     assert engine.closed == 1
 
 
-async def test_a_cancel_that_came_before_the_task_keeps_the_engine_out_of_it(valkey: Redis) -> None:
-    engine, asked = ScriptedEngine("a", End("stop", None)), task()
+async def test_a_cancel_that_came_before_the_task_ends_it_while_the_engine_still_thinks(valkey: Redis) -> None:
+    engine, asked = ScriptedEngine(60.0, "late", End("stop", None)), task()
     await valkey.set(cancelled_key(asked.exchange, 1), b"1", ex=60)
 
-    assert (await run(valkey, engine, asked))[-1] == Done("cancelled", estimated(0))
-    assert engine.asked == 0
+    assert await run(valkey, engine, asked) == [Claimed("worker-1"), Done("cancelled", estimated(0))]
+    assert engine.closed == engine.asked
 
 
 async def test_a_cancel_of_another_attempt_changes_nothing(valkey: Redis) -> None:

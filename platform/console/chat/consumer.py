@@ -24,6 +24,7 @@ from console.chat.conversations import CHARS_PER_TOKEN, History, read_history, t
 from console.chat.live import Control, LiveAnswer
 from console.chat.outbox import Outbox
 from console.chat.protocol import ChatCancel, ChatResume, ChatSend, Parameters, Ping
+from console.chat.released import ExchangeNote, NeverBegan
 from console.chat.sockets import Identity, identify_user
 from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import ChatMessage
@@ -152,7 +153,7 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
                 if len(self._tasks) >= MAX_TASKS:
                     raise Refusal("rate_limit_exceeded", f"Limit of {MAX_TASKS} resumes at once is reached.")
                 note = await self._note(event.exchange)
-                self._spawn(self._follow(event.exchange, event.after, note.owner, note.ask_id))
+                self._spawn(self._resume(event, note))
 
     # chat.send
 
@@ -173,12 +174,9 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         exchange_id = uuid7()
         begun = False
         try:
-            earlier = await self._parts.released.open(exchange_id, caller.name, send.id)
-            if earlier is not None:
-                begun = True
-                note = await self._note(earlier)
-                await self._follow(earlier, -1, note.owner, send.id)
-                return
+            while (earlier := await self._parts.released.open(exchange_id, caller.name, send.id)) is not None:
+                if await self._follow(earlier, -1, await self._note(earlier)):
+                    return
             self._run(send, await self._ask(send, exchange_id, caller), caller)
             begun = True
         except Refusal as refusal:
@@ -240,14 +238,14 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         else:
             raise Refusal("exchange_not_found", "No answer with this id is running on this socket.", param="id")
 
-    async def _note(self, exchange: UUID) -> Any:
+    async def _note(self, exchange: UUID) -> ExchangeNote:
         """What is known of an exchange, if it is the caller's. Raises `Refusal`."""
         try:
             note = await self._parts.released.note(exchange)
         except (RedisError, OSError):
             raise broker_gone() from None
         if note is None or note.caller != self.identity.caller.name:
-            raise Refusal("exchange_not_found", "No such exchange, or it is too long ago.", param="exchange")
+            raise _not_found()
         return note
 
     async def _tell(self, owner: str, control: Control) -> None:
@@ -256,22 +254,30 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         except (RedisError, OSError):
             raise broker_gone() from None
 
-    async def _follow(self, exchange: UUID, after: int, owner: str, ask_id: str) -> None:
+    async def _resume(self, resume: ChatResume, note: ExchangeNote) -> None:
+        if not await self._follow(resume.exchange, resume.after, note):
+            self._refuse(_not_found(), note.ask_id, resume.exchange)
+
+    async def _follow(self, exchange: UUID, after: int, note: ExchangeNote) -> bool:
+        """Give the events of an exchange that another socket began; False where it ended before it began."""
         last = b""
         try:
-            await self._tell(owner, Control("attach", exchange))
+            await self._tell(note.owner, Control("attach", exchange))
             try:
-                async for frame in self._parts.released.follow(exchange, after, owner):
+                async for frame in self._parts.released.follow(exchange, after, note):
                     self._outbox.put(frame)
                     last = frame
+            except NeverBegan:
+                return False
             finally:
-                await self._tell(owner, Control("detach", exchange))
+                await self._tell(note.owner, Control("detach", exchange))
             if not protocol.is_final(last):
                 raise Refusal("outcome_unknown", "The process that served this answer is gone.", param="exchange")
         except Refusal as refusal:
-            self._refuse(refusal, ask_id, exchange)
+            self._refuse(refusal, note.ask_id, exchange)
         except (RedisError, OSError):
-            self._outbox.put(protocol.encode_error(broker_gone(), ask_id, exchange))
+            self._outbox.put(protocol.encode_error(broker_gone(), note.ask_id, exchange))
+        return True
 
     # the connection
 
@@ -340,6 +346,10 @@ class _Unauthenticated(Exception):
     def __init__(self, code: int) -> None:
         super().__init__(code)
         self.code = code
+
+
+def _not_found() -> Refusal:
+    return Refusal("exchange_not_found", "No such exchange, or it is too long ago.", param="exchange")
 
 
 T = TypeVar("T")

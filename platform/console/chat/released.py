@@ -31,6 +31,10 @@ NOTHING_YET_S = 10.0
 FINAL = b"f"
 
 
+class NeverBegan(Exception):
+    """The exchange that an id stood for ended before it began, and the id is free again."""
+
+
 class ExchangeNote(msgspec.Struct, frozen=True):
     """What another process must know of an exchange to let its caller resume or cancel it."""
 
@@ -83,6 +87,9 @@ class ReleasedEvents:
         except (RedisError, OSError) as error:
             log.warning("idempotency_key_not_freed", error=type(error).__name__)
 
+    async def _stands_for(self, note: ExchangeNote, exchange: UUID) -> bool:
+        return bool(await self._valkey.get(_idempotency_key(note.caller, note.ask_id)) == exchange.bytes)
+
     async def note(self, exchange: UUID) -> ExchangeNote | None:
         found = await self._valkey.get(_note_key(exchange))
         return msgspec.json.decode(found, type=ExchangeNote) if found else None
@@ -91,8 +98,8 @@ class ReleasedEvents:
         self._gathered.append((exchange, event))
         self._some.set()
 
-    async def follow(self, exchange: UUID, after: int, owner: str) -> AsyncIterator[bytes]:
-        """The frames after sequence `after`, and then those that come.
+    async def follow(self, exchange: UUID, after: int, note: ExchangeNote) -> AsyncIterator[bytes]:
+        """The frames after sequence `after`, and then those that come. Raises `NeverBegan`.
 
         Ends with the last one, which is given again where the reader has it; without it, when the owner died or
         the events are no longer kept.
@@ -101,7 +108,7 @@ class ReleasedEvents:
         key, last = _events_key(exchange), _entry_id(after)
         patience = NOTHING_YET_S
         while True:
-            alive = await self._valkey.exists(owner_key(owner))
+            alive = await self._valkey.exists(owner_key(note.owner))
             entries = await read_stream(self._valkey, key, last, count=READ_COUNT)
             newest = None if entries else await newest_entry(self._valkey, key)
             if newest is not None and FINAL in newest[1]:
@@ -111,6 +118,8 @@ class ReleasedEvents:
                 if FINAL in fields:
                     return
             if not entries:
+                if newest is None and not await self._stands_for(note, exchange):
+                    raise NeverBegan
                 if not alive or (newest is None and patience <= 0):
                     return
                 await asyncio.sleep(POLL_S)

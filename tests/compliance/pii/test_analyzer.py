@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 import spacy
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from compliance.pii.analyzer import DISABLED, MODEL, Analyzer
+from compliance.pii.analyzer import DISABLED, ENTITIES, MODEL, NAMED_BY_MODEL, PATTERN_SIGN, Analyzer
 
+ASCII = st.characters(codec="ascii")
 LABELLED = Path(__file__).resolve().parents[4] / "shared/data/pii/presidio_research_dev.jsonl"
 
 
@@ -56,6 +59,19 @@ def test_the_parts_of_the_model_that_are_not_loaded_change_no_finding(analyzer: 
     expected = named(whole)
     assert sum(len(entities) for entities in expected) > 50
     assert named(analyzer._nlp) == expected
+
+
+# What no pattern can begin without is left out, so that all that is drawn goes the short way.
+WITHOUT_SIGNS = st.text(st.characters(exclude_categories=["Nd", "Cs"], exclude_characters="@:"), max_size=120)
+
+
+@given(text=WITHOUT_SIGNS | st.from_regex(r"([A-Za-z]{1,12}[ .,/_-]?){1,12}", fullmatch=True, alphabet=ASCII))
+def test_no_pattern_finds_anything_without_a_digit_an_at_or_a_colon(analyzer: Analyzer, text: str) -> None:
+    assume(not PATTERN_SIGN.search(text))
+    artifacts = analyzer._engine._doc_to_nlp_artifact(analyzer._nlp.make_doc(text), "en")
+    by_pattern = [entity for entity in ENTITIES if entity not in NAMED_BY_MODEL]
+
+    assert analyzer._analyzer.analyze(text, language="en", entities=by_pattern, nlp_artifacts=artifacts) == []
 
 
 def test_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
