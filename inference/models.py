@@ -40,16 +40,16 @@ class ModelVersion(models.Model):
     quantization = models.CharField(max_length=20, blank=True)
     context_length = models.PositiveIntegerField("context (tokens)", help_text="Tokens of prompt and answer together.")
     input_price = models.DecimalField(
-        "prompt (USD/M tokens)", **USD_PER_MILLION, default=Decimal(0), help_text="USD per million prompt tokens."
+        "prompt (USD/M)", **USD_PER_MILLION, default=Decimal(0), help_text="USD per million prompt tokens."
     )
     cached_price = models.DecimalField(
-        "cached prompt (USD/M tokens)",
+        "cached prompt (USD/M)",
         **USD_PER_MILLION,
         default=Decimal(0),
         help_text="USD per million prompt tokens that the engine had in its cache.",
     )
     output_price = models.DecimalField(
-        "answer (USD/M tokens)", **USD_PER_MILLION, default=Decimal(0), help_text="USD per million answer tokens."
+        "answer (USD/M)", **USD_PER_MILLION, default=Decimal(0), help_text="USD per million answer tokens."
     )
     lifecycle = models.CharField(max_length=12, choices=Lifecycle.choices, default=Lifecycle.DRAFT)
     created_at = models.DateTimeField("created", db_default=Now(), editable=False)
@@ -70,7 +70,7 @@ class Deployment(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     slug = models.SlugField(
-        "name", max_length=60, unique=True, help_text="Its workers listen to the Celery queue gpu.<name>: it stays."
+        "name", max_length=60, unique=True, help_text="Its workers' Celery queue is named after it: it stays."
     )
     model_version = models.ForeignKey(ModelVersion, on_delete=models.PROTECT, related_name="deployments")
     engine = models.CharField(max_length=12, choices=EngineKind.choices)
@@ -197,3 +197,6 @@ class Configuration(models.Model):
 
     def __str__(self) -> str:
         return f"version {self.version}"
+
+
+from inference.routing.models import RoutingRule, RoutingRuleSet  # noqa: E402, F401 - Django looks for tables here

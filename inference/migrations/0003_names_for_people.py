@@ -49,7 +49,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='deployment',
             name='slug',
-            field=models.SlugField(help_text='Its workers listen to the Celery queue gpu.<name>: it stays.', max_length=60, unique=True, verbose_name='name'),
+            field=models.SlugField(help_text="Its workers' Celery queue is named after it: it stays.", max_length=60, unique=True, verbose_name='name'),
         ),
         migrations.AlterField(
             model_name='exchange',
@@ -144,7 +144,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='modelversion',
             name='cached_price',
-            field=models.DecimalField(decimal_places=6, default=Decimal('0'), help_text='USD per million prompt tokens that the engine had in its cache.', max_digits=12, validators=[django.core.validators.MinValueValidator(Decimal('0'))], verbose_name='cached prompt (USD/M tokens)'),
+            field=models.DecimalField(decimal_places=6, default=Decimal('0'), help_text='USD per million prompt tokens that the engine had in its cache.', max_digits=12, validators=[django.core.validators.MinValueValidator(Decimal('0'))], verbose_name='cached prompt (USD/M)'),
         ),
         migrations.AlterField(
             model_name='modelversion',
@@ -159,12 +159,12 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='modelversion',
             name='input_price',
-            field=models.DecimalField(decimal_places=6, default=Decimal('0'), help_text='USD per million prompt tokens.', max_digits=12, validators=[django.core.validators.MinValueValidator(Decimal('0'))], verbose_name='prompt (USD/M tokens)'),
+            field=models.DecimalField(decimal_places=6, default=Decimal('0'), help_text='USD per million prompt tokens.', max_digits=12, validators=[django.core.validators.MinValueValidator(Decimal('0'))], verbose_name='prompt (USD/M)'),
         ),
         migrations.AlterField(
             model_name='modelversion',
             name='output_price',
-            field=models.DecimalField(decimal_places=6, default=Decimal('0'), help_text='USD per million answer tokens.', max_digits=12, validators=[django.core.validators.MinValueValidator(Decimal('0'))], verbose_name='answer (USD/M tokens)'),
+            field=models.DecimalField(decimal_places=6, default=Decimal('0'), help_text='USD per million answer tokens.', max_digits=12, validators=[django.core.validators.MinValueValidator(Decimal('0'))], verbose_name='answer (USD/M)'),
         ),
         migrations.AlterField(
             model_name='modelversion',

@@ -82,6 +82,11 @@ def test_an_applications_own_page_is_the_home_page(enter: Callable[[str], Client
     assert not re.search(STOCK, page)
 
 
+def test_a_page_says_where_one_is_without_applications_and_leaves_names_alone(enter: Callable[[str], Client]) -> None:
+    page = enter("superuser").get(f"/admin/inference/deployment/{people.deployment().pk}/change/").content.decode()
+    assert re.findall(r'class="crumb">(.*?)</a>', page) == ["Deployments", "simulated-local"]
+
+
 @pytest.mark.usefixtures("traffic")
 @pytest.mark.parametrize("role", [Role.OFFICER, Role.ADMINISTRATOR, "superuser"])
 def test_no_link_is_refused_or_leads_nowhere(enter: Callable[[str], Client], role: str) -> None:
