@@ -12,6 +12,7 @@ import structlog
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from inference.catalog import Candidate, Catalog, Prices
+from inference.routing.loading import load_rule_set
 
 __all__ = ["Candidate", "Catalog", "ConfigurationWatcher", "Pool", "Prices", "load_catalog"]
 
@@ -48,7 +49,8 @@ async def load_catalog(pool: Pool, version: int) -> Catalog:
                 simulated=row[2] == "simulated",
             )
             models[candidate.model] = (*models.get(candidate.model, ()), candidate)
-    return Catalog(version, models)
+        rules = await load_rule_set(connection)
+    return Catalog(version, models, rules)
 
 
 Reload = Callable[[Pool, int], Awaitable[None]]

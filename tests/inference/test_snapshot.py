@@ -13,6 +13,7 @@ from django.db import connection
 from psycopg_pool import AsyncConnectionPool
 
 from inference.models import Deployment, Exchange, Lifecycle, ModelVersion
+from inference.routing.models import RoutingRule, RoutingRuleSet
 from inference.snapshot import Catalog, ConfigurationWatcher, Pool, load_catalog
 from tests.console import people
 
@@ -56,6 +57,7 @@ def web(on_committed_database: str) -> Iterator[Web]:
     web = Web(on_committed_database)
     web.refresh()
     yield web
+    RoutingRuleSet.objects.all().delete()
     web.close()
 
 
@@ -134,3 +136,30 @@ def test_only_enabled_deployments_of_served_versions_are_candidates(web: Web) ->
     ModelVersion.objects.filter(pk=version.pk).update(lifecycle=Lifecycle.LIVE)
     Deployment.objects.filter(slug="extra").update(is_enabled=False)
     assert "other" not in web.refresh().models
+
+
+def rule_set(state: str = "active") -> RoutingRuleSet:
+    made = RoutingRuleSet.objects.create(version=RoutingRuleSet.objects.count() + 1, state=state, aliases={"fast": "m"})
+    RoutingRule.objects.create(rule_set=made, name="second", position=2)
+    RoutingRule.objects.create(rule_set=made, name="first", position=1, conditions={"priorities": ["batch"]})
+    return made
+
+
+def test_the_active_rule_set_is_loaded_in_order_and_no_other_is(web: Web) -> None:
+    rule_set("draft")
+    assert web.refresh().rules is None
+    made = rule_set()
+    rules = web.refresh().rules
+    assert rules == made.as_rule_set()
+    assert [rule.name for rule in rules.rules] == ["first", "second"]
+
+    made.rules.filter(name="first")._raw_delete("default")
+    assert [rule.name for rule in web.refresh().rules.rules] == ["second"]
+
+
+def test_an_active_rule_set_that_nobody_understands_keeps_the_old_one(web: Web) -> None:
+    before = rule_set() and web.refresh()
+    sql('UPDATE inference_routingrule SET conditions = \'{"colour": ["red"]}\'')()
+    with pytest.raises(psycopg.DataError):
+        web.refresh()
+    assert web.catalog is before

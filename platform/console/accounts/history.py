@@ -17,6 +17,7 @@ from django.db.models.signals import pre_save
 
 from console.accounts.models import APIKey, Member, Organisation, User
 from inference.models import Deployment, ModelVersion
+from inference.routing.models import RoutingRule, RoutingRuleSet
 
 _actor: ContextVar[User | AnonymousUser | None] = ContextVar("actor", default=None)
 
@@ -39,6 +40,8 @@ def keep() -> None:
     auditlog.register(APIKey, exclude_fields=["digest", "created_at"])
     auditlog.register(ModelVersion, exclude_fields=["created_at"])
     auditlog.register(Deployment, exclude_fields=["created_at"])
+    auditlog.register(RoutingRuleSet, exclude_fields=["created_at"])
+    auditlog.register(RoutingRule)
     pre_save.connect(_name_actor, sender=LogEntry, dispatch_uid="console.accounts.history")
 
 

@@ -23,6 +23,11 @@ class Organisation(models.Model):
     concurrent_answers = models.PositiveIntegerField(
         "answers at once", default=64, help_text="Answers that each key or user may have running at once."
     )
+    four_eyes = models.BooleanField(
+        "four eyes",
+        default=True,
+        help_text="Its administrators cannot approve what they proposed themselves: a second person must.",
+    )
     created_at = models.DateTimeField("created", db_default=Now(), editable=False)
 
     class Meta:
