@@ -158,6 +158,14 @@ class Outstanding:
     queue_ms: float
     first_at_s: float | None = None
 
+    def own_ttft_ms(self) -> float:
+        """Without the wait in the queue, which says nothing of the engine's own speed.
+
+        That wait was a prediction: where it was too long, the engine counts as up to twice as fast as expected.
+        """
+        waited_ms = max((self.first_at_s or self.at_s) - self.at_s, 0.0) * 1000
+        return max(waited_ms - self.queue_ms, min(waited_ms, self.expected_ttft_ms / 2))
+
 
 @dataclass
 class DeploymentLatency:
@@ -229,11 +237,8 @@ class LatencyModel:
         if known is None or sent is None or sent.first_at_s is not None:
             return
         sent.first_at_s = at_s
-        # What was waited in the queue is predicted from the queue, and says nothing of the engine's own speed.
-        waited_ms = max(at_s - sent.at_s, 0.0) * 1000
-        own_ms = max(waited_ms - sent.queue_ms, waited_ms / 4)
-        prior = prior_ttft_ms(sent.prompt_tokens)
-        known.ttft.observe(bucket_of(sent.prompt_tokens), own_ms / prior, at_s)
+        ratio = sent.own_ttft_ms() / prior_ttft_ms(sent.prompt_tokens)
+        known.ttft.observe(bucket_of(sent.prompt_tokens), ratio, at_s)
 
     def end(self, deployment: str, exchange: UUID, answer_tokens: int, at_s: float) -> None:
         """The answer has ended; one that failed or was cut short is told with 0 tokens and measures nothing."""
@@ -245,6 +250,5 @@ class LatencyModel:
         if answer_tokens > 1:
             token_ms = streamed_ms / (answer_tokens - 1)
             known.token.observe(bucket_of(sent.prompt_tokens), token_ms / PRIOR_TOKEN_MS, at_s)
-        waited_ms = max(sent.first_at_s - sent.at_s, 0.0) * 1000
-        known.service.observe(max(waited_ms - sent.queue_ms, waited_ms / 4) + streamed_ms, at_s)
+        known.service.observe(sent.own_ttft_ms() + streamed_ms, at_s)
         self._answers.observe(float(answer_tokens), at_s)
