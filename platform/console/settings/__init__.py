@@ -1,6 +1,7 @@
 """The Django settings. Everything that differs between places comes from the environment (see docs/operator.md)."""
 
 import os
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -54,6 +55,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "auditlog",
     "django_celery_beat",
+    "axes",
     "console.accounts",
     "console.chat",
     "console.api",
@@ -74,6 +76,7 @@ MIDDLEWARE = [
     "console.http.AuditActorMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "axes.middleware.AxesMiddleware",  # answers a sign-in that is refused for too many wrong passwords
 ]
 
 ROOT_URLCONF = "console.urls"
@@ -96,7 +99,8 @@ TEMPLATES = [
 DATABASES = {"default": _database(DATABASE_URL)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "accounts.User"
-AUTHENTICATION_BACKENDS = ["console.accounts.backends.RoleBackend"]
+# The first looks whether there were too many wrong passwords, before one is checked at all.
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "console.accounts.backends.RoleBackend"]
 PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.ScryptPasswordHasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
@@ -110,6 +114,18 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
+# Ten wrong passwords of a user from an address, and fifty from an address (console.accounts.lockout), are followed by
+# a quarter of an hour in which none is checked. What is counted is deleted after that time.
+AXES_FAILURE_LIMIT = 10
+AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address"]
+AXES_HANDLER = "console.accounts.lockout.SignInLimits"
+AXES_USERNAME_CALLABLE = "console.accounts.lockout.counted_name"
+AXES_LOCKOUT_CALLABLE = "console.accounts.lockout.respond"
+AXES_RESET_ON_SUCCESS = True
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_DISABLE_ACCESS_LOG = True
+AXES_ENABLE_ADMIN = False
 LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "chat"
 LOGOUT_REDIRECT_URL = "sign-in"
