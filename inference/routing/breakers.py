@@ -16,11 +16,12 @@ MIN_CALLS = 10
 ERROR_SHARE = 0.5
 CONSECUTIVE_FAILURES = 5
 PROBES = 3
-COOL_OFF_S, MAX_COOL_OFF_S, GROWTH = 1.0, 30.0, 2.0
+# Probes are few and cost little: even what was down for an hour is looked at every few seconds.
+COOL_OFF_S, MAX_COOL_OFF_S, GROWTH = 1.0, 10.0, 2.0
 # A probe that is never heard of again gives its place back.
 PROBE_TIMEOUT_S = 30.0
 # Closed for this long, what was before is forgiven: the next cool-off is the shortest again.
-FORGIVEN_AFTER_S = 60.0
+FORGIVEN_AFTER_S = 10.0
 
 
 class State(StrEnum):

@@ -99,9 +99,10 @@ class Curve:
     def read(self, bucket: int, at_s: float) -> Ratio:
         own, whole = self.buckets.get(bucket), self.overall.weight_at(at_s)
         shared = (self.overall.mean * whole + PRIOR_WEIGHT) / (whole + PRIOR_WEIGHT)
+        shared_variance = self.overall.variance() * whole / (whole + PRIOR_WEIGHT)
         fresh = own.weight_at(at_s) if own else 0.0
         mean = ((own.mean if own else 0.0) * fresh + shared) / (fresh + 1)
-        variance = ((own.variance() if own else 0.0) * fresh + self.overall.variance()) / (fresh + 1)
+        variance = ((own.variance() if own else 0.0) * fresh + shared_variance) / (fresh + 1)
         doubt = PRIOR_SPREAD * mean / sqrt(1 + max(fresh, whole))
         return Ratio(mean, sqrt(variance + doubt * doubt), max(fresh, whole))
 
@@ -159,12 +160,16 @@ class Outstanding:
     first_at_s: float | None = None
 
     def own_ttft_ms(self) -> float:
-        """Without the wait in the queue, which says nothing of the engine's own speed.
+        """Without the wait in the queue, which says little of the engine's own speed.
 
-        That wait was a prediction: where it was too long, the engine counts as up to twice as fast as expected.
+        That wait was a guess at when others would end. After one, the engine counts as at most twice as slow, and
+        twice as fast, as expected.
         """
         waited_ms = max((self.first_at_s or self.at_s) - self.at_s, 0.0) * 1000
-        return max(waited_ms - self.queue_ms, min(waited_ms, self.expected_ttft_ms / 2))
+        if self.queue_ms <= 0:
+            return waited_ms
+        expected_ms = self.expected_ttft_ms
+        return min(max(waited_ms - self.queue_ms, expected_ms / 2), expected_ms * 2, waited_ms)
 
 
 @dataclass

@@ -45,6 +45,9 @@ class LiveState:
     def first_token(self, exchange: UUID, at_s: float) -> None:
         if sent := self._sent.get(exchange):
             self.latency.first_token(sent.deployment, exchange, at_s)
+            breaker = self._breakers[sent.deployment]
+            if breaker.state(at_s) is State.HALF_OPEN:
+                breaker.succeeded(sent.at_s, at_s)  # a probe need not be read to its end: it answers
 
     def succeeded(self, exchange: UUID, answer_tokens: int, at_s: float) -> None:
         if sent := self._sent.pop(exchange, None):

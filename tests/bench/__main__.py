@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ import psutil
 import psycopg
 import uvloop
 
+from tests.bench import routing
 from tests.bench.load import TOKENS, Direct, Sockets, Timing, run
 from tests.client import ChatClient
 from tests.services import running_services
@@ -145,6 +147,9 @@ def lift_limits(stack: Stack) -> None:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["routing"]:
+        routing.main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=float, default=50)
     parser.add_argument("--count", type=int, default=1500)

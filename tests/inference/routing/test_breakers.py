@@ -129,7 +129,7 @@ def test_each_failed_probe_makes_the_wait_longer_up_to_the_longest() -> None:
         at_s += breaker.cool_off_s
         assert breaker.admit(at_s)
         breaker.failed(at_s, at_s)
-    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+    assert waits == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0, 10.0]
 
 
 def test_what_opens_again_soon_stays_open_for_longer_and_later_is_forgiven() -> None:

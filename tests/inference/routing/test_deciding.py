@@ -57,7 +57,7 @@ def outcome_of(refusal_or: Outcome) -> tuple[Any, ...]:
 
 
 @given(scenes.requests, scenes.rule_sets, scenes.fleets, scenes.lives)
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_the_same_facts_lead_to_the_same_decision_and_nothing_is_changed(
     request: RequestFacts, given_rules: RuleSet, workers: FleetState, live: LiveState
 ) -> None:
@@ -72,7 +72,7 @@ def test_the_same_facts_lead_to_the_same_decision_and_nothing_is_changed(
 
 
 @given(scenes.requests, scenes.rule_sets, scenes.fleets, scenes.lives)
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_the_first_rule_that_matches_decides_and_the_explanation_says_why_others_did_not(
     request: RequestFacts, given_rules: RuleSet, workers: FleetState, live: LiveState
 ) -> None:
@@ -86,7 +86,7 @@ def test_the_first_rule_that_matches_decides_and_the_explanation_says_why_others
 
 
 @given(scenes.requests, scenes.rule_sets, scenes.fleets, scenes.lives)
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_what_a_filter_excludes_is_never_chosen(
     request: RequestFacts, given_rules: RuleSet, workers: FleetState, live: LiveState
 ) -> None:

@@ -164,7 +164,7 @@ def test_a_whole_rule_set_is_accepted() -> None:
 
 
 @given(scenes.requests, scenes.conditions, scenes.conditions)
-@settings(max_examples=500)
+@settings(max_examples=150)
 def test_what_is_called_covered_is_covered_for_every_request(request: RequestFacts, wide: Any, narrow: Any) -> None:
     assume(covers(wide, narrow, {"alias": "m"}))
     names = frozenset({"m", request.model or "m"})
