@@ -14,6 +14,7 @@ from django.utils.html import format_html
 from compliance.access import ModelAdmin, RecordAdmin, RecordInline
 from compliance.audit.models import Entry, EntryKind
 from inference.models import Attempt, Deployment, Exchange, ModelVersion
+from inference.routing.explanation import parse_explanation
 
 
 @admin.register(ModelVersion)
@@ -130,7 +131,8 @@ class ExchangeAdmin(RecordAdmin):
 
     @admin.display(description="Why this route")
     def route(self, row: Exchange) -> str:
-        return str(_facts(row, EntryKind.INTENT).get("route", "-"))
+        kept = _facts(row, EntryKind.INTENT).get("route", "-")
+        return str(parse_explanation(kept) or kept)
 
     @admin.display(description="In the prompt")
     def in_prompt(self, row: Exchange) -> str:

@@ -59,6 +59,7 @@ class Exchange:
     ttft_ms: float | None = None
     e2e_ms: float | None = None
     released: list[str] = field(default_factory=list)
+    deadline_s: float = DEADLINE_S
 
     @property
     def id(self) -> UUID:
@@ -66,7 +67,7 @@ class Exchange:
 
     @property
     def deadline_at(self) -> datetime:
-        return self.opened_at + timedelta(seconds=DEADLINE_S)
+        return self.opened_at + timedelta(seconds=self.deadline_s)
 
     def elapsed_ms(self) -> float:
         return round((time.monotonic() - self.opened) * 1000, 3)
@@ -83,7 +84,7 @@ class Exchange:
             "model": candidate.model,
             "version": candidate.version,
             "deployment": candidate.deployment,
-            "route": decision.reason,
+            "route": decision.explanation.as_facts(),
             "configuration": decision.configuration,
             "prompt_findings": count(self.prompt_findings),
             "opened_at": self.opened_at.isoformat(),

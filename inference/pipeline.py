@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
@@ -25,8 +26,11 @@ from inference.events import Ask, Caller, Delta, Event, Finished, Refused, Start
 from inference.exchanges import Exchange
 from inference.generation import Generation
 from inference.leases import Leases
+from inference.models import AttemptStatus
 from inference.refusals import RefusalRecorder
 from inference.routing import Decision
+from inference.routing.facts import facts_of
+from inference.routing.live import LiveState
 from inference.snapshot import Catalog
 
 log = structlog.get_logger(__name__)
@@ -72,6 +76,7 @@ class Pipeline:
     ) -> None:
         self.owner = owner
         self.catalog = Catalog()
+        self.live = LiveState()
         self._admission = admission
         self._leases = leases
         self._inspector = inspector
@@ -96,9 +101,9 @@ class Pipeline:
         self, exchange: Exchange, reservation: Reservation, cancellation: Cancellation
     ) -> AsyncIterator[Event]:
         await self._inspect_prompt(exchange)
-        decision = routing.decide(exchange.ask, self.catalog, self._dispatcher.fleet.current())
+        decision = self._route(exchange)
         recorded = self._writer.submit(exchange.intent(decision))  # written while the engine works
-        generation = Generation(self._dispatcher, decision.candidate, _prompt(exchange))
+        generation = Generation(self._dispatcher, decision.candidate, _prompt(exchange, decision))
         cancellation.bind(generation)
         failure: Refusal | None = None
         try:
@@ -106,16 +111,29 @@ class Pipeline:
             await recorded  # nothing unrecorded reaches the user
             yield _started(exchange, decision)
             async for text in self._inspected(exchange, generation):
+                if exchange.ttft_ms is None:
+                    self.live.first_token(exchange.id, time.monotonic())
                 exchange.release(text)
                 yield Delta(text)
         except Exception as error:
             failure = _as_refusal(error, exchange)
         finally:
             await generation.close()
+            self.live.ended(exchange.id, *_ending(generation), time.monotonic())
         exchange.intent_recorded = await _is_recorded(recorded)
         if not exchange.intent_recorded:
             raise failure or AUDIT_UNAVAILABLE
         yield await self._end(exchange, reservation, decision, generation, failure)
+
+    def _route(self, exchange: Exchange) -> Decision:
+        """Decide, and count the request as under way. Raises `Refusal`."""
+        facts = facts_of(exchange.ask, exchange.caller, (finding.entity for finding in exchange.prompt_findings))
+        fleet, at_s = self._dispatcher.fleet.current(), time.monotonic()
+        decision = routing.decide(exchange.ask, self.catalog, fleet, facts=facts, live=self.live, at_s=at_s)
+        exchange.deadline_s = min(exchange.deadline_s, decision.deadline_s or exchange.deadline_s)
+        chosen = decision.candidate.deployment
+        self.live.begin(exchange.id, chosen, decision.prompt_tokens, decision.queue_ms, at_s)
+        return decision
 
     @asynccontextmanager
     async def _admitted(self, exchange: Exchange) -> AsyncIterator[Reservation]:
@@ -201,17 +219,26 @@ class Pipeline:
             self._writer.submit(exchange.refusal(refusal))
 
 
-def _prompt(exchange: Exchange) -> Prompt:
+def _prompt(exchange: Exchange, decision: Decision) -> Prompt:
     ask = exchange.ask
     return Prompt(
         exchange_id=exchange.id,
         request_id=ask.request_id,
         messages=(*ask.history, *exchange.messages),
-        sampling=ask.sampling,
+        sampling=decision.clamped(ask.sampling),
         # Prefixes are shared inside an organisation and never across: timing would tell what others asked.
         cache_salt=str(exchange.caller.organisation_id),
         deadline_at=exchange.deadline_at,
     )
+
+
+def _ending(generation: Generation) -> tuple[str, int]:
+    """How the last attempt ended, empty where the answer came to its end; and the tokens of that answer."""
+    last = generation.attempts[-1] if generation.attempts else None
+    tokens = last.usage.completion_tokens if last and last.usage else 0
+    if last is not None and last.status is AttemptStatus.FINISHED:
+        return "", tokens
+    return (last.error_code if last else "") or "cancelled", tokens
 
 
 def _texts_of_parameters(ask: Ask) -> list[tuple[str, str]]:

@@ -28,7 +28,8 @@ class Decision:
     """Where the exchange goes and why, under which version of the configuration.
 
     `fallbacks` are other usable deployments in the order in which they may be tried, `mirror` one that gets a copy,
-    `deadline_s` and `clamps` the rule's bounds, and `queue_ms` the wait that is expected before the engine begins.
+    `deadline_s` and `clamps` the rule's bounds. `prompt_tokens` and `queue_ms` (the wait before the engine begins) are
+    what was expected, for the measurement.
     """
 
     candidate: Candidate
@@ -39,6 +40,7 @@ class Decision:
     mirror: Candidate | None = None
     deadline_s: float | None = None
     clamps: Clamps | None = None
+    prompt_tokens: int = 0
     queue_ms: float = 0.0
 
     def clamped(self, sampling: Sampling) -> Sampling:
@@ -134,7 +136,7 @@ def weigh(facts: RequestFacts, catalog: Catalog, fleet: FleetState, live: LiveSt
     choice = _choose(rule, assessed, chain, facts, rng)
     if choice is None:
         return Outcome(explanation, refusal=_overloaded())
-    return _decided(choice, rule, [*assessed, *chain], explanation, catalog, rng)
+    return _decided(choice, rule, [*assessed, *chain], explanation, catalog, facts, rng)
 
 
 def _match(facts: RequestFacts, catalog: Catalog, model: str) -> tuple[Rule, tuple[RuleTrace, ...]]:
@@ -178,7 +180,13 @@ def _choose(
 
 
 def _decided(
-    choice: Choice, rule: Rule, all_of_them: list[Assessed], explanation: Explanation, catalog: Catalog, rng: Random
+    choice: Choice,
+    rule: Rule,
+    all_of_them: list[Assessed],
+    explanation: Explanation,
+    catalog: Catalog,
+    facts: RequestFacts,
+    rng: Random,
 ) -> Outcome:
     chosen, route = choice.assessed.candidate, rule.route
     others = {
@@ -191,13 +199,14 @@ def _decided(
     explanation = _completed(explanation, choice, tuple(others), mirror)
     decision = Decision(
         candidate=chosen,
-        reason=f"rule {rule.name} ({route.strategy}): {chosen.deployment} of {chosen.model}, {choice.why}",
+        reason=str(explanation),
         configuration=catalog.version,
         explanation=explanation,
         fallbacks=tuple(others.values()),
         mirror=mirror,
         deadline_s=route.deadline_s,
         clamps=route.clamps,
+        prompt_tokens=facts.prompt_tokens,
         queue_ms=choice.assessed.queue_ms,
     )
     return Outcome(explanation, decision)

@@ -61,6 +61,12 @@ class Explanation(Struct, frozen=True, omit_defaults=True):
     deadline_s: float | None = None
     clamped: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        """In a sentence, for people."""
+        if self.chosen is None:
+            return f"rule {self.rule} ({self.strategy}): no deployment of {self.model} could take it"
+        return f"rule {self.rule} ({self.strategy}): {self.chosen} of {self.model}, {self.why}"
+
     def as_facts(self) -> dict[str, Any]:
         """Built-in types only, ready for JSON."""
         facts: dict[str, Any] = msgspec.to_builtins(self)

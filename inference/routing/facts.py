@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Literal
@@ -9,7 +10,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from inference.events import Ask
+from inference.events import Ask, Caller
 
 Priority = Literal["interactive", "standard", "batch"]
 
@@ -44,8 +45,8 @@ class RequestFacts(Struct, frozen=True, kw_only=True):
     previous_deployment: str | None = None
 
 
-def facts_of(ask: Ask) -> RequestFacts:
-    """What the request itself says; whoever knows more of the caller adds it."""
+def facts_of(ask: Ask, caller: Caller | None = None, findings: Iterable[str] = ()) -> RequestFacts:
+    """What the request, its caller and the inspection of its prompt say; whoever knows more adds it."""
     characters = sum(len(message.content) for message in (*ask.history, *ask.messages))
     return RequestFacts(
         exchange_id=ask.exchange_id,
@@ -53,5 +54,8 @@ def facts_of(ask: Ask) -> RequestFacts:
         model=ask.model,
         prompt_tokens=-(-characters // CHARS_PER_TOKEN),
         max_tokens=ask.sampling.max_tokens,
+        organisation=str(caller.organisation_id) if caller else None,
+        key=str(caller.api_key_id) if caller and caller.api_key_id else None,
+        findings=frozenset(findings),
         conversation=ask.conversation_id,
     )

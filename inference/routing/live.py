@@ -8,6 +8,9 @@ from uuid import UUID
 from inference.routing.breakers import Breaker, State
 from inference.routing.latency import LatencyModel
 
+# Endings that are the deployment's fault; others are the caller's, the broker's or the record's.
+FAULTS = frozenset({"engine_failed", "worker_lost", "not_claimed", "deadline_exceeded", "reply_gap", "reply_broken"})
+
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
@@ -48,6 +51,15 @@ class LiveState:
             breaker = self._breakers[sent.deployment]
             if breaker.state(at_s) is State.HALF_OPEN:
                 breaker.succeeded(sent.at_s, at_s)  # a probe need not be read to its end: it answers
+
+    def ended(self, exchange: UUID, error_code: str, answer_tokens: int, at_s: float) -> None:
+        """The exchange is over: `error_code` is empty for an answer that came to its end."""
+        if not error_code:
+            self.succeeded(exchange, answer_tokens, at_s)
+        elif error_code in FAULTS:
+            self.failed(exchange, at_s)
+        else:
+            self.abandoned(exchange, at_s)
 
     def succeeded(self, exchange: UUID, answer_tokens: int, at_s: float) -> None:
         if sent := self._sent.pop(exchange, None):

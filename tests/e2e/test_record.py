@@ -250,6 +250,9 @@ async def test_the_record_opens_with_its_key_and_says_what_was_asked_and_release
     facts = one(live_stack, PAYLOAD, exchange, "outcome")[3]
     assert facts["usage"]["completion_tokens"] == events[-1]["usage"]["completion_tokens"]
     assert facts["cost_usd"] == events[-1]["usage"]["cost_usd"] or float(facts["cost_usd"]) == 0
+    route = one(live_stack, PAYLOAD, exchange, "intent")[3]["route"]
+    assert (route["rule"], route["strategy"]) == ("default", "priority_order")
+    assert route["chosen"] == route["candidates"][0]["deployment"]
 
     organisation_id, entry_id, payload, _ = one(live_stack, PAYLOAD, exchange, "outcome")
     for key, row in (
