@@ -77,7 +77,7 @@ class Fleet:
     async def _watch(self) -> None:
         while True:
             try:
-                state = await self._read()
+                state = await self.read()
             except (RedisError, OSError) as error:
                 if self._state.broker:
                     log.warning("broker_unreachable", error=type(error).__name__)
@@ -89,7 +89,8 @@ class Fleet:
                 self._changed.notify_all()
             await asyncio.sleep(POLL_S)
 
-    async def _read(self) -> FleetState:
+    async def read(self) -> FleetState:
+        """The workers as they are this moment. Raises `RedisError`."""
         names = await set_members(self._valkey, WORKERS_KEY)
         beats: list[Any] = await self._valkey.mget([worker_key(name) for name in names]) if names else []
         gone = [name for name, beat in zip(names, beats, strict=True) if beat is None]

@@ -30,7 +30,7 @@ from inference.models import AttemptStatus
 from inference.refusals import RefusalRecorder
 from inference.routing import Decision
 from inference.routing.facts import facts_of
-from inference.routing.live import LiveState
+from inference.routing.live import LiveState, share
 from inference.snapshot import Catalog
 
 log = structlog.get_logger(__name__)
@@ -77,6 +77,7 @@ class Pipeline:
         self.owner = owner
         self.catalog = Catalog()
         self.live = LiveState()
+        share(self.live)
         self._admission = admission
         self._leases = leases
         self._inspector = inspector

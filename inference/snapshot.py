@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import psycopg
@@ -35,22 +35,28 @@ SELECT_CANDIDATES = """
 
 
 async def load_catalog(pool: Pool, version: int) -> Catalog:
-    models: dict[str, tuple[Candidate, ...]] = {}
     async with pool.connection() as connection:
-        for row in await (await connection.execute(SELECT_CANDIDATES, [list(SERVED)])).fetchall():
-            candidate = Candidate(
-                deployment_id=row[0],
-                deployment=row[1],
-                queue=f"gpu.{row[1]}",
-                model=row[3],
-                version=row[4],
-                context_length=row[5],
-                prices=Prices(*row[6:9]),
-                simulated=row[2] == "simulated",
-            )
-            models[candidate.model] = (*models.get(candidate.model, ()), candidate)
+        rows = await (await connection.execute(SELECT_CANDIDATES, [list(SERVED)])).fetchall()
         rules = await load_rule_set(connection)
-    return Catalog(version, models, rules)
+    return Catalog(version, models_of(rows), rules)
+
+
+def models_of(rows: Iterable[Sequence[Any]]) -> dict[str, tuple[Candidate, ...]]:
+    """The rows of `SELECT_CANDIDATES` by the model's name."""
+    models: dict[str, tuple[Candidate, ...]] = {}
+    for row in rows:
+        candidate = Candidate(
+            deployment_id=row[0],
+            deployment=row[1],
+            queue=f"gpu.{row[1]}",
+            model=row[3],
+            version=row[4],
+            context_length=row[5],
+            prices=Prices(*row[6:9]),
+            simulated=row[2] == "simulated",
+        )
+        models[candidate.model] = (*models.get(candidate.model, ()), candidate)
+    return models
 
 
 Reload = Callable[[Pool, int], Awaitable[None]]

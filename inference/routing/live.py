@@ -12,6 +12,20 @@ from inference.routing.latency import LatencyModel
 FAULTS = frozenset({"engine_failed", "worker_lost", "not_claimed", "deadline_exceeded", "reply_gap", "reply_broken"})
 
 
+_shared: LiveState | None = None
+
+
+def share(live: LiveState) -> None:
+    """Let the console of this process see what the process has measured."""
+    global _shared
+    _shared = live
+
+
+def shared() -> LiveState:
+    """What this process has measured; nothing in one that serves no requests."""
+    return _shared or LiveState()
+
+
 @dataclass(frozen=True, slots=True)
 class _Sent:
     deployment: str

@@ -60,6 +60,7 @@ class RoutingRuleSet(models.Model):
         return f"Routing rules, version {self.version}"
 
     def clean(self) -> None:
+        self.aliases = self.aliases or {}
         try:
             msgspec.convert(self.aliases, dict[str, str])
         except msgspec.ValidationError as error:
@@ -100,6 +101,8 @@ class RoutingRule(models.Model):
         return self.name
 
     def clean(self) -> None:
+        # A field that was left empty in the console asks nothing and says nothing.
+        self.conditions, self.route = self.conditions or {}, self.route or {}
         faults = {}
         for name, kind in (("conditions", Conditions), ("route", Route)):
             try:

@@ -24,7 +24,7 @@ FOR_ROLES = [
     *("Conversations", "Exchanges", "Refusals"),
     "Entries",
 ]
-FOR_SUPERUSERS = [*FOR_ROLES, "Change history", "Periodic tasks"]
+FOR_SUPERUSERS = [*FOR_ROLES[:5], "Routing rules", *FOR_ROLES[5:], "Change history", "Periodic tasks"]
 STOCK = "Solar|Clocked|Crontabs|Intervals|Log entries|Groups|Accounts|Audit log|Inference"
 RAW = re.compile(r"\b(Id|Pk|Api|Ms|Ttft)\b|^Is\b|\b(at|id|pk|ms)$|_")
 

@@ -40,6 +40,7 @@ SECTIONS = [
         "items": [
             _link("Model versions", "neurology", "inference.modelversion", "Weights, context, prices and lifecycle."),
             _link("Deployments", "dns", "inference.deployment", "Where a model version runs."),
+            _link("Routing rules", "alt_route", "inference.routingruleset", "Which deployment answers what, and why."),
         ],
     },
     {

@@ -16,6 +16,7 @@ from inference.models import Lifecycle, ModelVersion
 from inference.routing import actions
 from inference.routing.models import RoutingRule, RoutingRuleSet, RuleSetState
 from inference.routing.queries import problems_of
+from inference.routing.rules import Rule
 from tests.console import people
 
 pytestmark = pytest.mark.django_db
@@ -154,12 +155,11 @@ def test_each_step_is_in_the_history(one: User, other: User) -> None:
         ("conditions", {"modles": ["a"]}),
         ("conditions", {"priorities": ["urgent"]}),
         ("conditions", {"min_prompt_tokens": "many"}),
-        ("conditions", []),
+        ("conditions", ["m"]),
         ("route", {"strategy": "fastest"}),
         ("route", {"candidates": [{"weight": 1}]}),
         ("route", {"candidates": [{"deployment": "d", "weight": float("nan")}]}),
         ("route", {"deadline_s": float("inf")}),
-        ("route", None),
     ],
 )
 def test_json_that_is_no_rule_is_refused_at_its_field(field: str, value: Any) -> None:
@@ -167,6 +167,12 @@ def test_json_that_is_no_rule_is_refused_at_its_field(field: str, value: Any) ->
     with pytest.raises(ValidationError) as caught:
         rule.full_clean()
     assert field in caught.value.message_dict
+
+
+def test_what_is_left_empty_asks_for_nothing() -> None:
+    rule = RoutingRule(rule_set=draft(), name="empty", conditions=None, route=None)
+    rule.full_clean(exclude=["conditions", "route"])
+    assert rule.as_rule() == Rule("empty")
 
 
 def test_a_draft_with_broken_json_has_a_problem_and_no_traceback() -> None:
