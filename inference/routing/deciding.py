@@ -78,6 +78,10 @@ def decide(
     return outcome.decision
 
 
+def _broker_gone() -> Refusal:
+    return Refusal("overloaded", "The message broker cannot be reached.", retry_after_s=2)
+
+
 def _overloaded() -> Refusal:
     return Refusal("overloaded", "No worker is ready for this model.", retry_after_s=RETRY_AFTER_S)
 
@@ -118,25 +122,17 @@ def weigh(facts: RequestFacts, catalog: Catalog, fleet: FleetState, live: LiveSt
     chain = [assessor.assess(found) for slug in route.fallbacks if (found := catalog.find_deployment(slug))]
     # Seeded by the exchange: asked again, it goes to the same place.
     rng = Random(facts.exchange_id.int)  # noqa: S311 - chance, not secrecy
-    explanation = Explanation(
-        rule_set=catalog.rules.version if catalog.rules else None,
-        rule=rule.name,
-        model=model,
-        strategy=route.strategy,
-        rules=traces,
-        candidates=(*_traces(assessed), *unserved, *_traces(chain, is_fallback=True)),
-        alias=facts.model if facts.model not in (None, model) else None,
-        deadline_s=route.deadline_s,
-        clamped=_clamped(route.clamps),
-    )
+    candidates_shown = (*_traces(assessed), *unserved, *_traces(chain, is_fallback=True))
+    explanation = _begun(rule, facts, catalog, model, traces, candidates_shown)
     if not fleet.broker:
-        return Outcome(
-            explanation, refusal=Refusal("overloaded", "The message broker cannot be reached.", retry_after_s=2)
-        )
+        return Outcome(explanation, refusal=_broker_gone())
     choice = _choose(rule, assessed, chain, facts, rng)
     if choice is None:
         return Outcome(explanation, refusal=_overloaded())
-    return _decided(choice, rule, [*assessed, *chain], explanation, catalog, facts, rng)
+    others = _others(choice, [*assessed, *chain])
+    mirror = _mirror(rule, choice, facts, catalog, rng)
+    explanation = _completed(explanation, choice, tuple(one.deployment for one in others), mirror)
+    return Outcome(explanation, _decision(choice, rule, catalog, facts, explanation, others, mirror))
 
 
 def _match(facts: RequestFacts, catalog: Catalog, model: str) -> tuple[Rule, tuple[RuleTrace, ...]]:
@@ -179,37 +175,66 @@ def _choose(
     return None
 
 
-def _decided(
+def _others(choice: Choice, assessed: list[Assessed]) -> tuple[Candidate, ...]:
+    """What else could take it, each once, in the order in which it may be tried."""
+    usable = {one.candidate.deployment: one.candidate for one in assessed if one.filter is None}
+    usable.pop(choice.assessed.candidate.deployment)
+    return tuple(usable.values())
+
+
+def _mirror(rule: Rule, choice: Choice, facts: RequestFacts, catalog: Catalog, rng: Random) -> Candidate | None:
+    """Where a copy goes, if this one is copied: never where the request itself must not go."""
+    mirror = rule.route.mirror
+    if mirror is None or rng.random() >= mirror.share or mirror.deployment == choice.assessed.candidate.deployment:
+        return None
+    found = catalog.find_deployment(mirror.deployment)
+    stays = found is not None and facts.residency in (None, found.zone)
+    return found if stays else None
+
+
+def _decision(
     choice: Choice,
     rule: Rule,
-    all_of_them: list[Assessed],
-    explanation: Explanation,
     catalog: Catalog,
     facts: RequestFacts,
-    rng: Random,
-) -> Outcome:
-    chosen, route = choice.assessed.candidate, rule.route
-    others = {
-        one.candidate.deployment: one.candidate
-        for one in all_of_them
-        if one.filter is None and one.candidate.deployment != chosen.deployment
-    }
-    mirrored = route.mirror is not None and rng.random() < route.mirror.share
-    mirror = catalog.find_deployment(route.mirror.deployment) if route.mirror and mirrored else None
-    explanation = _completed(explanation, choice, tuple(others), mirror)
-    decision = Decision(
-        candidate=chosen,
+    explanation: Explanation,
+    fallbacks: tuple[Candidate, ...],
+    mirror: Candidate | None,
+) -> Decision:
+    return Decision(
+        candidate=choice.assessed.candidate,
         reason=str(explanation),
         configuration=catalog.version,
         explanation=explanation,
-        fallbacks=tuple(others.values()),
+        fallbacks=fallbacks,
         mirror=mirror,
-        deadline_s=route.deadline_s,
-        clamps=route.clamps,
+        deadline_s=rule.route.deadline_s,
+        clamps=rule.route.clamps,
         prompt_tokens=facts.prompt_tokens,
         queue_ms=choice.assessed.queue_ms,
     )
-    return Outcome(explanation, decision)
+
+
+def _begun(
+    rule: Rule,
+    facts: RequestFacts,
+    catalog: Catalog,
+    model: str,
+    rules: tuple[RuleTrace, ...],
+    candidates: tuple[CandidateTrace, ...],
+) -> Explanation:
+    """What is known before anything is chosen."""
+    return Explanation(
+        rule_set=catalog.rules.version if catalog.rules else None,
+        rule=rule.name,
+        model=model,
+        strategy=rule.route.strategy,
+        rules=rules,
+        candidates=candidates,
+        alias=facts.model if facts.model not in (None, model) else None,
+        deadline_s=rule.route.deadline_s,
+        clamped=_clamped(rule.route.clamps),
+    )
 
 
 def _completed(

@@ -201,6 +201,13 @@ def test_a_mirror_gets_about_its_share() -> None:
     assert set(mirrored) == {"c", None}
 
 
+def test_a_copy_goes_nowhere_that_the_request_must_not_go() -> None:
+    world = catalog(only(candidates=[("a",)], mirror=Mirror("c", 1.0)))
+    world.models["m"] = (candidate("a", zone="eu"), candidate("c", zone="us"))
+    assert weigh(facts(), world, fleet(), LiveState(), AT_S).explanation.mirror == "c"
+    assert weigh(facts(residency="eu"), world, fleet(), LiveState(), AT_S).explanation.mirror is None
+
+
 def test_an_explanation_holds_nothing_of_the_request_but_its_model() -> None:
     hidden = ["secret-team", "secret-key", "secret-tag", "IBAN_CODE", "secret-organisation", "secret-language"]
     told = dict(zip(("team", "key", "tag", "organisation", "language"), [*hidden[:3], *hidden[4:]], strict=True))
