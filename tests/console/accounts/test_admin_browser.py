@@ -19,7 +19,9 @@ WITH_FORM = [
     "django_celery_beat/periodictask",
     "inference/deployment",
     "inference/modelversion",
+    "inference/routingruleset",
 ]
+EXPLAINED = "inference/routingruleset/explain/?prompt_tokens=800"
 LISTS = [
     *WITH_FORM,
     "accounts/configurationchange",
@@ -75,7 +77,7 @@ def traffic(live_stack: Stack) -> None:
 
 async def every_page(page: Page, live_stack: Stack) -> AsyncIterator[str]:
     """Opens the home page, each list, its first row and its form, one after the other."""
-    paths = ["", *(f"{name}/" for name in LISTS), *(f"{name}/add/" for name in WITH_FORM)]
+    paths = ["", *(f"{name}/" for name in LISTS), *(f"{name}/add/" for name in WITH_FORM), EXPLAINED]
     for path in paths:
         await page.goto(f"{live_stack.url}/admin/{path}")
         yield path
