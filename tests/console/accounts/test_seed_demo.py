@@ -53,6 +53,12 @@ def test_it_makes_an_organisation_three_people_and_a_key(client: Client) -> None
     assert client.get("/api/conversations", headers=people.bearer(KEY)).status_code == 200
 
 
+def test_one_person_approves_alone_in_the_demo_and_nowhere_else() -> None:
+    call_command("seed_demo")
+    assert not Organisation.objects.get().four_eyes
+    assert people.organisation().four_eyes
+
+
 def test_it_offers_the_model_with_its_prices() -> None:
     call_command("seed_demo")
     deployment = Deployment.objects.get()
