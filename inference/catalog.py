@@ -23,7 +23,10 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A deployment that can serve a model, with what its model version says. `zone` is empty where it is not known."""
+    """A deployment that can serve a model, with what its model version says. `zone` is empty where it is not known.
+
+    `external` deployments belong to somebody else, who is paid by the token; the platform's own are paid by the hour.
+    """
 
     deployment_id: UUID
     deployment: str
@@ -34,6 +37,7 @@ class Candidate:
     prices: Prices
     simulated: bool
     zone: str = ""
+    external: bool = False
 
 
 @dataclass(frozen=True, slots=True)

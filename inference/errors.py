@@ -31,6 +31,7 @@ CODES: dict[str, tuple[int, str]] = {
     "method_not_allowed": (405, "invalid_request_error"),
     "body_too_large": (413, "invalid_request_error"),
     "rate_limit_exceeded": (429, "rate_limit_error"),
+    "insufficient_quota": (429, "insufficient_quota"),
     "engine_failed": (502, "server_error"),
     "outcome_unknown": (502, "server_error"),
     "overloaded": (503, "server_error"),

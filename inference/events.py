@@ -12,6 +12,8 @@ from compliance.audit.writer import Statement
 from gpu_workers.messages import ChatMessage, FinishReason, Sampling, Usage
 from inference.errors import Refusal
 
+Priority = Literal["interactive", "standard", "batch"]
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -30,6 +32,7 @@ class Caller:
     user_id: UUID | None
     api_key_id: UUID | None
     limits: Limits
+    team_id: UUID | None = None
 
     @property
     def name(self) -> str:
@@ -46,6 +49,7 @@ class Ask:
     model: str | None
     messages: tuple[ChatMessage, ...]
     sampling: Sampling
+    priority: Priority = "interactive"
     conversation_id: UUID | None = None
     history: tuple[ChatMessage, ...] = ()
     history_ids: tuple[UUID, ...] = ()

@@ -17,10 +17,13 @@ from compliance.audit.writer import Statement
 from compliance.pii.findings import Finding, count
 from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import ChatMessage, Usage
+from inference import metering
+from inference.budgets import NANO
 from inference.errors import Refusal
 from inference.events import Ask, Caller
 from inference.generation import AttemptRun, Generation
 from inference.models import ExchangeStatus
+from inference.reservations import Reservation, Used
 from inference.routing import Decision
 
 DEADLINE_S = 120.0
@@ -28,8 +31,10 @@ TITLE_CHARS = 80
 
 INSERT_EXCHANGE = (
     "INSERT INTO inference_exchange (id, organisation_id, user_id, api_key_id, conversation_id, request_id, channel,"
-    " model, deployment_id, status, owner, configuration, opened_at, deadline_at, prompt_findings)"
-    " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, 'open', %s, %s, %s, %s, %s)"
+    " model, deployment_id, status, owner, configuration, opened_at, deadline_at, prompt_findings,"
+    " team_id, reserved, reserved_external, budget_generation)"
+    " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, 'open', %s, %s, %s, %s, %s,"
+    " %s, %s, %s, inference_check_generation(%s))"
 )
 CLOSE_EXCHANGE = (
     "UPDATE inference_exchange SET status = %s, finish_reason = %s, error_code = %s, finished_at = %s,"
@@ -60,6 +65,8 @@ class Exchange:
     e2e_ms: float | None = None
     released: list[str] = field(default_factory=list)
     deadline_s: float = DEADLINE_S
+    # What is settled when it ends here: nothing before the intent, unknown after it, then what the outcome says.
+    used: Used | None = field(default_factory=Used)
 
     @property
     def id(self) -> UUID:
@@ -78,7 +85,7 @@ class Exchange:
             self.ttft_ms = self.elapsed_ms()
         self.released.append(text)
 
-    def intent(self, decision: Decision) -> list[Statement]:
+    def intent(self, decision: Decision, reservation: Reservation) -> list[Statement]:
         ask, caller, candidate = self.ask, self.caller, decision.candidate
         facts = self._facts() | {
             "model": candidate.model,
@@ -95,6 +102,7 @@ class Exchange:
             *(self.id, caller.organisation_id, caller.user_id, caller.api_key_id, ask.conversation_id, ask.request_id),
             *(ask.channel, candidate.model, candidate.deployment_id, self.owner, decision.configuration),
             *(self.opened_at, self.deadline_at, len(self.prompt_findings)),
+            *(caller.team_id, *_reserved(reservation), reservation.generation),
         )
         return [
             Statement(INSERT_EXCHANGE, values),
@@ -134,6 +142,7 @@ class Exchange:
         return [
             Statement(CLOSE_EXCHANGE, values),
             *(self._attempt(attempt, decision) for attempt in generation.attempts),
+            metering.book(self.id, usage, cost, decision.candidate),
             self._entry(receipt, EntryKind.OUTCOME, facts, payload),
         ]
 
@@ -166,6 +175,14 @@ class Exchange:
             *(attempt.status.value, attempt.error_code, _rounded(attempt.queued_ms), _rounded(attempt.ttft_ms), tokens),
         )
         return Statement(INSERT_ATTEMPT, values)
+
+
+def _reserved(reservation: Reservation) -> tuple[Decimal | None, Decimal | None]:
+    """USD that the open exchange may cost, in all and to others; nothing where no budget is held."""
+    if reservation.generation is None:
+        return None, None
+    demand = reservation.claims.demand
+    return Decimal(demand.cost) / NANO, Decimal(demand.external_cost) / NANO
 
 
 def _status(generation: Generation, failure: Refusal | None) -> ExchangeStatus:

@@ -1,4 +1,4 @@
-"""Renewal of the reservations that this process holds, so that long answers keep their place."""
+"""The reservations that this process holds: renewed, so that long answers keep theirs, and settled once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import asyncio
 import structlog
 from redis.exceptions import RedisError
 
-from inference.admission import RENEW_EVERY_S, Admission, Reservation
+from inference.admission import Admission
+from inference.budgets import Budget, Stage
+from inference.reservations import RENEW_EVERY_S, Reservation, Used
 
 log = structlog.get_logger(__name__)
 
@@ -15,7 +17,7 @@ log = structlog.get_logger(__name__)
 class Leases:
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        self._held: set[Reservation] = set()
+        self._held: dict[object, Reservation] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -27,19 +29,20 @@ class Leases:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def hold(self, reservation: Reservation) -> None:
-        self._held.add(reservation)
+        self._held[reservation.exchange_id] = reservation
 
-    async def release(self, reservation: Reservation) -> None:
-        """Free the place, once: settling frees it, and so does an exchange that never came that far."""
-        if reservation in self._held:
-            self._held.remove(reservation)
-            await self._admission.release(reservation)
+    async def settle(self, reservation: Reservation, used: Used | None) -> tuple[tuple[Budget, Stage], ...]:
+        """Free the places and settle the money, once: the first call counts. See `Admission.settle`."""
+        if self._held.pop(reservation.exchange_id, None) is None:
+            return ()
+        return await self._admission.settle(reservation, used)
 
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(RENEW_EVERY_S)
+            if not self._held:
+                continue
             try:
-                for reservation in list(self._held):
-                    await self._admission.renew(reservation)
+                await self._admission.renew(list(self._held.values()))
             except (RedisError, OSError) as error:
                 log.warning("leases_not_renewed", error=type(error).__name__, held=len(self._held))

@@ -1,15 +1,25 @@
-"""Metering: what an answer cost, and the end of its reservation."""
+"""Metering: what an answer cost, booked in the ledger in the transaction that records its outcome."""
 
 from __future__ import annotations
 
 from decimal import Decimal
+from uuid import UUID
 
+from compliance.audit.writer import Statement
+from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import Usage
-from inference.admission import Reservation
-from inference.leases import Leases
-from inference.snapshot import Prices
+from inference.budgets import nano
+from inference.catalog import Candidate, Prices
+from inference.reservations import Used
 
 MILLION = Decimal(1_000_000)
+# Who pays, for which key and team, and the period come from the exchange's own row.
+BOOK_ANSWER = (
+    "INSERT INTO inference_transfer (id, kind, exchange_id, organisation_id, team_id, api_key_id, user_id,"
+    " deployment_id, external, model, amount, prompt_tokens, cached_tokens, completion_tokens, at)"
+    " SELECT %s, 'answer', id, organisation_id, team_id, api_key_id, user_id, deployment_id, %s, %s, %s, %s, %s, %s,"
+    " opened_at FROM inference_exchange WHERE id = %s"
+)
 
 
 def cost_of(usage: Usage, prices: Prices) -> Decimal:
@@ -19,7 +29,11 @@ def cost_of(usage: Usage, prices: Prices) -> Decimal:
     return total / MILLION
 
 
-async def settle(leases: Leases, reservation: Reservation, usage: Usage, prices: Prices) -> Decimal:
-    """Replace what was reserved by what was used, and say what that cost."""
-    await leases.release(reservation)
-    return cost_of(usage, prices)
+def used(usage: Usage, cost: Decimal, candidate: Candidate) -> Used:
+    return Used(usage.prompt_tokens + usage.completion_tokens, nano(cost), candidate.external)
+
+
+def book(exchange_id: UUID, usage: Usage, cost: Decimal, candidate: Candidate) -> Statement:
+    """The transfer from the organisation to the deployment. A second one for the exchange fails."""
+    tokens = (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+    return Statement(BOOK_ANSWER, (uuid7(), candidate.external, candidate.model, cost, *tokens, exchange_id))

@@ -141,6 +141,13 @@ class Exchange(models.Model):
     ttft_ms = models.FloatField("TTFT (ms)", null=True, help_text="From the question's arrival to the first text sent.")
     e2e_ms = models.FloatField("E2E (ms)", null=True, help_text="From the question's arrival to the answer's end.")
 
+    team_id = models.UUIDField("team", null=True)
+    reserved = models.DecimalField(
+        "held (USD)", max_digits=20, decimal_places=12, null=True, help_text="What it could cost at most."
+    )
+    reserved_external = models.DecimalField(max_digits=20, decimal_places=12, null=True, editable=False)
+    budget_generation = models.BigIntegerField(null=True, editable=False)
+
     class Meta:
         ordering = ["-id"]
         indexes = [
@@ -199,4 +206,18 @@ class Configuration(models.Model):
         return f"version {self.version}"
 
 
+class BudgetState(models.Model):
+    """One row: which count of the budgets is in force. An intent that rests on an earlier one is not committed."""
+
+    id = models.BooleanField(primary_key=True, default=True)
+    generation = models.BigIntegerField(default=1)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(id=True), name="budget_state_one_row")]
+
+    def __str__(self) -> str:
+        return f"generation {self.generation}"
+
+
+from inference.budget_models import Budget, BudgetCrossing, Limit, Transfer  # noqa: E402, F401
 from inference.routing.models import RoutingRule, RoutingRuleSet  # noqa: E402, F401 - Django looks for tables here

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import msgspec
 import structlog
+from msgspec import structs
 
 from compliance.audit.writer import GroupWriter, RecordConflict, RecordUnavailable, Statement
 from compliance.pii.findings import InspectionUnavailable, count, mask
@@ -19,24 +20,30 @@ from compliance.pii.release import AnswerRelease
 from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import ChatMessage
 from inference import metering, routing
-from inference.admission import Admission, Reservation
+from inference.admission import Admission, QuotaExceeded
+from inference.budgets import BudgetBook, Stage, demand_of
+from inference.catalog import Catalog
+from inference.crossings import CrossingRecorder
 from inference.dispatch import Dispatcher, Prompt
 from inference.errors import Refusal, log_unexpected
 from inference.events import Ask, Caller, Delta, Event, Finished, Refused, Started
 from inference.exchanges import Exchange
 from inference.generation import Generation
 from inference.leases import Leases
+from inference.limits import LimitBook
 from inference.models import AttemptStatus
 from inference.refusals import RefusalRecorder
+from inference.reservations import Claims, Reservation
 from inference.routing import Decision
 from inference.routing.facts import facts_of
 from inference.routing.live import LiveState, share
-from inference.snapshot import Catalog
 
 log = structlog.get_logger(__name__)
 
 # Pauses before an outcome is tried again: about a minute together, well before it would be reconciled as unknown.
 OUTCOME_RETRIES_S = (0.5, 1, 2, 4, 8, 15, 30)
+# Raised by `inference_check_generation`: what the exchange held its money by is not in force any more.
+COUNTED_ANEW = "BR001"
 # No tokenizer runs here: the engine has the last word on what fits. Far more characters than any vocabulary puts
 # into a token are refused at once, before they cost an inspection.
 MAX_CHARS_PER_TOKEN = 8
@@ -73,17 +80,21 @@ class Pipeline:
         dispatcher: Dispatcher,
         writer: GroupWriter,
         refusals: RefusalRecorder,
+        crossings: CrossingRecorder,
     ) -> None:
         self.owner = owner
         self.catalog = Catalog()
         self.live = LiveState()
         share(self.live)
+        self.limits = LimitBook()
+        self.budgets = BudgetBook()
         self._admission = admission
         self._leases = leases
         self._inspector = inspector
         self._dispatcher = dispatcher
         self._writer = writer
         self._refusals = refusals
+        self._crossings = crossings
         self._retries: set[asyncio.Task[None]] = set()
 
     async def serve(self, ask: Ask, caller: Caller, cancellation: Cancellation) -> AsyncIterator[Event]:
@@ -101,9 +112,11 @@ class Pipeline:
     async def _serve(
         self, exchange: Exchange, reservation: Reservation, cancellation: Cancellation
     ) -> AsyncIterator[Event]:
+        self._crossings.note(exchange, reservation.reached)
         await self._inspect_prompt(exchange)
-        decision = self._route(exchange)
-        recorded = self._writer.submit(exchange.intent(decision))  # written while the engine works
+        decision = self._route(exchange, reservation)
+        exchange.used = None  # from here on only the outcome says
+        recorded = self._writer.submit(exchange.intent(decision, reservation))  # written while the engine works
         generation = Generation(self._dispatcher, decision.candidate, _prompt(exchange, decision))
         cancellation.bind(generation)
         failure: Refusal | None = None
@@ -123,12 +136,19 @@ class Pipeline:
             self.live.ended(exchange.id, *_ending(generation), time.monotonic())
         exchange.intent_recorded = await _is_recorded(recorded)
         if not exchange.intent_recorded:
-            raise failure or AUDIT_UNAVAILABLE
+            refused = recorded.exception()
+            if isinstance(refused, RecordUnavailable) and refused.sqlstate == COUNTED_ANEW:
+                failure = await self._admission.count_again()
+            raise failure or audit_unavailable()
         yield await self._end(exchange, reservation, decision, generation, failure)
 
-    def _route(self, exchange: Exchange) -> Decision:
+    def _route(self, exchange: Exchange, reservation: Reservation) -> Decision:
         """Decide, and count the request as under way. Raises `Refusal`."""
-        facts = facts_of(exchange.ask, exchange.caller, (finding.entity for finding in exchange.prompt_findings))
+        facts = structs.replace(
+            facts_of(exchange.ask, exchange.caller, (finding.entity for finding in exchange.prompt_findings)),
+            model=self._model(exchange.ask, reservation),
+            budget_state=reservation.stage.name.lower(),
+        )
         fleet, at_s = self._dispatcher.fleet.current(), time.monotonic()
         decision = routing.decide(exchange.ask, self.catalog, fleet, facts=facts, live=self.live, at_s=at_s)
         exchange.deadline_s = min(exchange.deadline_s, decision.deadline_s or exchange.deadline_s)
@@ -136,14 +156,42 @@ class Pipeline:
         self.live.begin(exchange.id, chosen, decision.prompt_tokens, decision.queue_ms, at_s)
         return decision
 
+    def _model(self, ask: Ask, reservation: Reservation) -> str | None:
+        """The model asked for, or the cheaper one of a budget that is nearly spent."""
+        for budget, stage in reservation.reached:
+            if stage >= Stage.DEGRADED and budget.cheaper_model in self.catalog.models:
+                return budget.cheaper_model
+        return ask.model
+
     @asynccontextmanager
     async def _admitted(self, exchange: Exchange) -> AsyncIterator[Reservation]:
-        reservation = await self._admission.admit(exchange.id, exchange.caller)
+        try:
+            reservation = await self._admission.admit(exchange.id, self._claims(exchange))
+        except QuotaExceeded as refusal:
+            self._crossings.note(exchange, refusal.reached)
+            raise
         self._leases.hold(reservation)
         try:
             yield reservation
         finally:
-            await self._leases.release(reservation)
+            await self._leases.settle(reservation, exchange.used)
+
+    def _claims(self, exchange: Exchange) -> Claims:
+        """What the exchange falls under, and what it may cost at most. Raises `Refusal`."""
+        ask, caller = exchange.ask, exchange.caller
+        candidates = routing.find_candidates(ask.model, self.catalog)
+        # Where it goes is not decided yet: what is held pays for the dearest place that it may go to.
+        budgets = self.budgets.for_scopes(caller.organisation_id, caller.team_id, caller.api_key_id)
+        reachable = {*candidates, *routing.reachable_by_rules(self.catalog)}
+        for budget in budgets:
+            reachable.update(self.catalog.models.get(budget.cheaper_model, ()))
+        return Claims(
+            limits=self.limits.for_request(caller, candidates[0].model),
+            budgets=budgets,
+            demand=demand_of(ask, reachable),
+            priority=ask.priority,
+            at=exchange.opened_at,
+        )
 
     async def _inspect_prompt(self, exchange: Exchange) -> None:
         """Mask the new messages. Raises `Refusal`, `InspectionUnavailable`: what is not inspected is not sent on."""
@@ -182,9 +230,9 @@ class Pipeline:
         generation: Generation,
         failure: Refusal | None,
     ) -> Event:
-        """Settle, record the outcome, and only then tell the user."""
-        usage = generation.usage
-        cost = await metering.settle(self._leases, reservation, usage, decision.candidate.prices)
+        """Record the outcome with its cost, settle, and only then tell the user."""
+        candidate, usage = decision.candidate, generation.usage
+        cost = metering.cost_of(usage, candidate.prices)
         receipt = uuid7()
         outcome = exchange.outcome(receipt, generation, decision, cost, failure)
         try:
@@ -196,6 +244,9 @@ class Pipeline:
             return Refused(_as_refusal(error, exchange))
         except RecordConflict as error:
             return Refused(_as_refusal(error, exchange))
+        # After the ledger has it: what is held in between is more than what is spent, never less.
+        exchange.used = metering.used(usage, cost, candidate)
+        self._crossings.note(exchange, await self._leases.settle(reservation, exchange.used))
         if failure is not None:
             return Refused(failure)
         return _finished(exchange, decision, generation, cost, receipt)
@@ -276,7 +327,9 @@ def _refuse_oversized(ask: Ask, context_length: int) -> None:
         raise Refusal("context_length_exceeded", message, param="messages")
 
 
-AUDIT_UNAVAILABLE = Refusal("audit_unavailable", "The record cannot be written now.", retry_after_s=5)
+def audit_unavailable() -> Refusal:
+    """A new one each time: an exception that is raised again keeps the frames of all that raised it before."""
+    return Refusal("audit_unavailable", "The record cannot be written now.", retry_after_s=5)
 
 
 async def _is_recorded(recorded: asyncio.Future[None]) -> bool:
@@ -295,6 +348,6 @@ def _as_refusal(error: Exception, exchange: Exchange) -> Refusal:
     if isinstance(error, RecordConflict):
         return Refusal("outcome_unknown", "The exchange was closed by another process.")
     if isinstance(error, RecordUnavailable):
-        return AUDIT_UNAVAILABLE
+        return audit_unavailable()
     log_unexpected("exchange_failed", error, request_id=exchange.ask.request_id)
     return Refusal("internal_error", "The request failed inside the platform.")

@@ -11,7 +11,9 @@ import psycopg
 import structlog
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from inference.budgets import BudgetBook, book_of
 from inference.catalog import Candidate, Catalog, Prices
+from inference.limits import Limit, LimitBook
 from inference.routing.loading import load_rule_set
 
 __all__ = ["Candidate", "Catalog", "ConfigurationWatcher", "Pool", "Prices", "load_catalog"]
@@ -54,9 +56,38 @@ def models_of(rows: Iterable[Sequence[Any]]) -> dict[str, tuple[Candidate, ...]]
             context_length=row[5],
             prices=Prices(*row[6:9]),
             simulated=row[2] == "simulated",
+            external=row[2] == "openai",
         )
         models[candidate.model] = (*models.get(candidate.model, ()), candidate)
     return models
+
+
+SELECT_LIMITS = """
+    SELECT id, organisation_id, team_id, user_id, api_key_id, model,
+           requests_per_minute, tokens_per_minute, concurrent_answers
+    FROM inference_limit
+"""
+SELECT_BUDGETS = """
+    SELECT id, organisation_id, team_id, api_key_id, period, amount, warn_at, degrade_at, refuse_batch_at, refuse_at,
+           cheaper_model
+    FROM inference_budget WHERE is_enabled ORDER BY created_at
+"""
+
+
+async def load_limits(pool: Pool) -> LimitBook:
+    async with pool.connection() as connection:
+        rows = await (await connection.execute(SELECT_LIMITS)).fetchall()
+    by_scope = {}
+    for limit_id, organisation, team, user, api_key, model, *numbers in rows:
+        named = (("API key", api_key), ("user", user), ("team", team), ("organisation", organisation), ("model", None))
+        scope, scope_id = next(pair for pair in named if pair[1] is not None or pair[0] == "model")
+        by_scope[scope, scope_id, model] = Limit(scope, f"limit:{limit_id}", *numbers)
+    return LimitBook(by_scope)
+
+
+async def load_budgets(pool: Pool) -> BudgetBook:
+    async with pool.connection() as connection:
+        return book_of(await (await connection.execute(SELECT_BUDGETS)).fetchall())
 
 
 Reload = Callable[[Pool, int], Awaitable[None]]

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from inference import reconcile
+from inference import overdue, reconcile
 
 
 @shared_task(name="inference.reconcile_exchanges")
 def reconcile_exchanges() -> int:
     return reconcile.reconcile_exchanges()
+
+
+@shared_task(name="inference.settle_overdue")
+def settle_overdue() -> int:
+    return overdue.settle_overdue()

@@ -12,6 +12,7 @@ class EntryKind(models.TextChoices):
     INTENT = "intent", "Intent"
     OUTCOME = "outcome", "Outcome"
     REFUSAL = "refusal", "Refusal"
+    BUDGET = "budget", "Budget step"
 
 
 class Entry(models.Model):

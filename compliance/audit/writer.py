@@ -21,7 +21,14 @@ MAX_WAITING = 10_000
 
 
 class RecordUnavailable(Exception):
-    """The record could not be written now. Nothing may be served that depends on it."""
+    """The record could not be written now. Nothing may be served that depends on it.
+
+    `sqlstate` is what the database said, where it refused.
+    """
+
+    def __init__(self, message: str, sqlstate: str | None = None) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
 
 
 class RecordConflict(Exception):
@@ -121,7 +128,7 @@ class GroupWriter:
                 _fail([record], RecordConflict("The record already has this entry."))
         except Exception as error:
             log.error("record_not_written", error=type(error).__name__)
-            _fail([record], RecordUnavailable("The record cannot be written."))
+            _fail([record], RecordUnavailable("The record cannot be written.", getattr(error, "sqlstate", None)))
             return not _is_unreachable(error)
         else:
             _resolve(record)

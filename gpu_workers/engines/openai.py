@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Annotated, Any
 
 import aiohttp
@@ -16,6 +18,8 @@ CONNECT_TIMEOUT_S = 3.0
 # An engine that accepts and then produces nothing for this long counts as dead.
 SILENCE_TIMEOUT_S = 30.0
 MAX_LINE_BYTES = 1_048_576
+# How long the end of the connection's answer is waited for after the last event.
+END_TIMEOUT_S = 0.05
 
 
 Tokens = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -146,6 +150,7 @@ async def _read(response: aiohttp.ClientResponse) -> AsyncIterator[Piece | End]:
             continue
         data = line[5:].strip()
         if data == b"[DONE]":
+            await _read_to_the_end(response.content)
             break
         chunk = _chunks.decode(data)
         if chunk.usage is not None:
@@ -158,6 +163,14 @@ async def _read(response: aiohttp.ClientResponse) -> AsyncIterator[Piece | End]:
     if reason is None:
         raise EngineBroken("The engine closed the answer before its end.")
     yield End(reason, usage)
+
+
+async def _read_to_the_end(content: aiohttp.StreamReader) -> None:
+    """So that the connection is used again. A server that leaves the answer open is not waited for."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(END_TIMEOUT_S):
+            while await content.readany():
+                pass
 
 
 def _usage(usage: _Usage) -> Usage:

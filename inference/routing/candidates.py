@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from inference.catalog import Candidate
+from inference.events import Priority
 from inference.fleet import FleetState
 from inference.routing.explanation import CandidateTrace
-from inference.routing.facts import Priority, RequestFacts
+from inference.routing.facts import RequestFacts
 from inference.routing.latency import Prediction
 from inference.routing.live import LiveState
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
@@ -103,6 +104,15 @@ def find_candidates(model: str | None, catalog: Catalog) -> tuple[Candidate, ...
     if found is None:
         raise Refusal("model_not_found", "No such model, or it is not served.", param="model")
     return found
+
+
+def reachable_by_rules(catalog: Catalog) -> Iterator[Candidate]:
+    """Every served deployment that some rule could send a request to, whatever it asked for."""
+    for rule in catalog.rules.rules if catalog.rules else ():
+        route = rule.route
+        for slug in (*(one.deployment for one in route.candidates), *route.fallbacks):
+            if found := catalog.find_deployment(slug):
+                yield found
 
 
 def _resolve(model: str, catalog: Catalog) -> str:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Literal
 from uuid import UUID
 
 from msgspec import Struct
 
-from inference.events import Ask, Caller
-
-Priority = Literal["interactive", "standard", "batch"]
+from inference.events import Ask, Caller, Priority
 
 # No tokenizer runs here; English text has about four characters a token.
 CHARS_PER_TOKEN = 4
@@ -54,7 +51,9 @@ def facts_of(ask: Ask, caller: Caller | None = None, findings: Iterable[str] = (
         model=ask.model,
         prompt_tokens=-(-characters // CHARS_PER_TOKEN),
         max_tokens=ask.sampling.max_tokens,
+        priority=ask.priority,
         organisation=str(caller.organisation_id) if caller else None,
+        team=str(caller.team_id) if caller and caller.team_id else None,
         key=str(caller.api_key_id) if caller and caller.api_key_id else None,
         findings=frozenset(findings),
         conversation=ask.conversation_id,

@@ -9,7 +9,8 @@ from typing import Literal, get_args
 from msgspec import Struct, structs
 
 from gpu_workers.messages import Sampling
-from inference.routing.facts import Priority, RequestFacts
+from inference.events import Priority
+from inference.routing.facts import RequestFacts
 
 Strategy = Literal["adaptive", "weighted", "least_outstanding", "priority_order", "cheapest"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)

@@ -19,6 +19,7 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.task_default_queue = "platform"
 app.conf.beat_schedule = {
     "reconcile-exchanges": {"task": "inference.reconcile_exchanges", "schedule": 15.0},
+    "settle-overdue": {"task": "inference.settle_overdue", "schedule": 15.0},
     "forget-sign-in-attempts": {"task": "accounts.forget_sign_in_attempts", "schedule": 300.0},
 }
 app.autodiscover_tasks()

@@ -30,15 +30,17 @@ from gpu_workers.messages import HEARTBEAT_TTL_MS, owner_key
 from gpu_workers.runner import connect
 from gpu_workers.sealing import fingerprint
 from gpu_workers.transport import configure_transport
-from inference.admission import Admission
+from inference.admission import RESERVE_SCRIPT, Admission
 from inference.answers import Answers
+from inference.crossings import CrossingRecorder
 from inference.dispatch import Dispatcher
 from inference.fleet import Fleet
 from inference.leases import Leases
 from inference.pipeline import Pipeline
 from inference.refusals import RefusalRecorder
 from inference.replies import ReplyReader
-from inference.snapshot import ConfigurationWatcher, Pool, load_catalog
+from inference.restoring import BudgetRestorer
+from inference.snapshot import ConfigurationWatcher, Pool, load_budgets, load_catalog, load_limits
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +76,8 @@ class Runtime:
         self.writer = GroupWriter(settings.DATABASE_URL)
         self.replies = ReplyReader(self.valkey, self.owner)
         self.dispatcher = Dispatcher(_publisher(), self.valkey, self.replies, self.fleet, seal_key, self.owner)
-        admission = Admission(self.valkey)
+        self.restorer = BudgetRestorer(self.pool, self.valkey, RESERVE_SCRIPT)
+        admission = Admission(self.valkey, self.owner, self.restorer.restore)
         self.leases = Leases(admission)
         self.refusals = RefusalRecorder(self.writer)
         self.pipeline = Pipeline(
@@ -85,6 +88,7 @@ class Runtime:
             dispatcher=self.dispatcher,
             writer=self.writer,
             refusals=self.refusals,
+            crossings=CrossingRecorder(self.writer),
         )
         self.answers = Answers(self.pipeline)
         self.released = ReleasedEvents(self.valkey, seal_key, self.owner)
@@ -131,6 +135,8 @@ class Runtime:
         ]
 
     async def _reload_catalog(self, pool: Pool, version: int) -> None:
+        self.pipeline.limits = await load_limits(pool)
+        self.pipeline.budgets = await load_budgets(pool)
         self.pipeline.catalog = await load_catalog(pool, version)
 
     async def _show_life(self) -> None:

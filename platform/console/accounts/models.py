@@ -37,6 +37,22 @@ class Organisation(models.Model):
         return self.name
 
 
+class Team(models.Model):
+    """A part of an organisation that has limits and budgets of its own."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="teams")
+    name = models.CharField(max_length=80)
+    created_at = models.DateTimeField("created", db_default=Now(), editable=False)
+
+    class Meta:
+        ordering = ["organisation__name", "name"]
+        constraints = [models.UniqueConstraint(fields=["organisation", "name"], name="team_once")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class User(AbstractUser):
     """A person who signs in. What they may do comes from their membership of an organisation."""
 
@@ -60,6 +76,7 @@ class Member(models.Model):
     organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="members")
     user = models.OneToOneField(User, on_delete=models.CASCADE, related_name="member")
     role = models.CharField(max_length=20, choices=Role.choices, default=Role.END_USER)
+    team = models.ForeignKey(Team, on_delete=models.SET_NULL, null=True, blank=True, related_name="members")
     created_at = models.DateTimeField("created", db_default=Now(), editable=False)
 
     class Meta:
@@ -74,6 +91,9 @@ class APIKey(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     organisation = models.ForeignKey(Organisation, on_delete=models.CASCADE, related_name="api_keys")
+    team = models.ForeignKey(
+        Team, on_delete=models.SET_NULL, null=True, blank=True, related_name="api_keys", help_text="Empty: none."
+    )
     name = models.CharField(max_length=80, help_text="What the program that uses it is called.")
     prefix = models.CharField("key begins with", max_length=12, editable=False)
     digest = models.BinaryField(max_length=32, unique=True, editable=False)

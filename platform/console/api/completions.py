@@ -18,7 +18,7 @@ from console.hosts import check_host
 from gpu_workers.identifiers import uuid7
 from inference.errors import Refusal, log_unexpected
 from inference.events import Ask, Caller, Delta, Event, Finished, Refused, Started
-from inference.pipeline import AUDIT_UNAVAILABLE
+from inference.pipeline import audit_unavailable
 from inference.routing import find_candidates
 
 Scope = dict[str, Any]
@@ -60,7 +60,7 @@ class Completions:
 
     async def _answer(self, scope: Scope, headers: dict[bytes, str], receive: Receive, response: _Response) -> None:
         if not runtime.current().configuration.is_current():
-            raise AUDIT_UNAVAILABLE
+            raise audit_unavailable()
         caller = runtime.current().keyring.find(headers.get(b"authorization"))
         try:
             check_host(scope)

@@ -31,7 +31,7 @@ from gpu_workers.messages import ChatMessage
 from inference.admission import broker_gone
 from inference.errors import Refusal, log_unexpected
 from inference.events import Ask, Caller
-from inference.pipeline import AUDIT_UNAVAILABLE
+from inference.pipeline import audit_unavailable
 from inference.rates import TokenBucket
 from inference.routing import find_candidates
 
@@ -93,7 +93,7 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
             await self._close(error.code)
         except (psycopg.Error, PoolTimeout, RedisError, OSError, TimeoutError) as error:
             log.warning("socket_not_authenticated", error=type(error).__name__)
-            self._outbox.put(protocol.encode_error(AUDIT_UNAVAILABLE))
+            self._outbox.put(protocol.encode_error(audit_unavailable()))
             await self._close(1013)
         else:
             self._parts.sockets.add(self)
@@ -159,7 +159,7 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
 
     def _start(self, send: ChatSend) -> None:
         if not self._parts.configuration.is_current():
-            raise AUDIT_UNAVAILABLE
+            raise audit_unavailable()
         if send.id in self._live or send.id in self._starting:
             raise Refusal("duplicate_id", "An answer with this id is running on this socket.", param="id")
         if len(self._live) + len(self._starting) >= MAX_ANSWERS:
@@ -182,7 +182,7 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         except Refusal as refusal:
             self._refuse(refusal, send.id)
         except (psycopg.Error, PoolTimeout):
-            self._outbox.put(protocol.encode_error(AUDIT_UNAVAILABLE, send.id))
+            self._outbox.put(protocol.encode_error(audit_unavailable(), send.id))
         except (RedisError, OSError):
             self._outbox.put(protocol.encode_error(broker_gone(), send.id))
         except Exception as error:

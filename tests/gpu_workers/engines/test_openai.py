@@ -77,6 +77,36 @@ async def test_the_simulated_engine_answers_in_pieces_and_counts() -> None:
     assert end == End("length", Usage(prompt_tokens=5, cached_tokens=0, completion_tokens=5))
 
 
+async def test_one_connection_serves_one_request_after_the_other() -> None:
+    ports = set()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        ports.add(request.transport.get_extra_info("peername")[1])  # type: ignore[union-attr]
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\n\n')
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+    async with hostile(answer) as url, engine_at(url) as engine:
+        for _ in range(3):
+            assert await items(engine, task()) == [Piece("a", None), End("stop", None)]
+    assert len(ports) == 1
+
+
+async def test_an_answer_that_is_left_open_after_its_last_event_holds_nobody_up() -> None:
+    async def linger(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\n\n')
+        await response.write(b"data: [DONE]\n\n")
+        await asyncio.sleep(60)
+        return response
+
+    async with hostile(linger) as url, engine_at(url) as engine:
+        assert await items(engine, task()) == [Piece("a", None), End("stop", None)]
+
+
 async def test_a_prompt_that_does_not_fit_is_refused_in_our_words() -> None:
     async with simulated() as url, engine_at(url) as engine:
         with pytest.raises(EngineRefused) as caught:

@@ -1,0 +1,81 @@
+"""Reservations that nobody renews any more: compared with the ledger, and settled by what it says."""
+
+from __future__ import annotations
+
+from typing import cast
+from uuid import UUID
+
+import msgspec
+import redis
+import structlog
+from django.conf import settings
+
+from gpu_workers.messages import owner_key
+from inference.admission import SETTLE_SCRIPT
+from inference.budget_models import Budget, Transfer
+from inference.budgets import nano
+from inference.models import Exchange, ExchangeStatus
+from inference.reservations import RESERVATIONS, RESERVED_UNTIL, Used
+
+log = structlog.get_logger(__name__)
+
+MOST_AT_ONCE = 10_000
+
+
+class _Held(msgspec.Struct, array_like=True):
+    """A reservation as Valkey keeps it (lua/reserve.lua)."""
+
+    owner: str
+    budgets: list[tuple[str, int]] | dict[str, int]
+
+
+def settle_overdue() -> int:
+    """Settle every overdue reservation whose end is known; how many. Raises `redis.RedisError`."""
+    with redis.Redis.from_url(settings.VALKEY_URL, socket_timeout=5) as valkey:
+        seconds, _ = cast(tuple[int, int], valkey.time())
+        names = cast(list[bytes], valkey.zrangebyscore(RESERVED_UNTIL, "-inf", seconds, start=0, num=MOST_AT_ONCE))
+        used = _used([UUID(name.decode()) for name in names])
+        settled = sum(_settle(valkey, UUID(name.decode()), used) for name in names)
+    if settled:
+        log.warning("reservations_settled", settled=settled)
+    return settled
+
+
+def _used(exchanges: list[UUID]) -> dict[UUID, Used | None]:
+    """What each used in the end; None for one that is open. Those without an intent are left out."""
+    status = dict(Exchange.objects.filter(id__in=exchanges).values_list("id", "status"))
+    booked = {row.exchange_id: row for row in Transfer.objects.filter(exchange_id__in=exchanges)}
+    return {
+        exchange: None if status[exchange] == ExchangeStatus.OPEN else _of(booked.get(exchange)) for exchange in status
+    }
+
+
+def _of(transfer: Transfer | None) -> Used:
+    """Without a transfer, as for one whose outcome is unknown, nothing was billed."""
+    return Used(cost=nano(transfer.amount), external=transfer.external) if transfer else Used()
+
+
+def _settle(valkey: redis.Redis, exchange: UUID, used: dict[UUID, Used | None]) -> bool:
+    packed = cast(bytes | None, valkey.hget(RESERVATIONS, str(exchange)))
+    if packed is None:
+        valkey.zrem(RESERVED_UNTIL, str(exchange))
+        return False
+    held = msgspec.msgpack.decode(packed, type=_Held)
+    if exchange not in used and valkey.exists(owner_key(held.owner)):
+        return False  # admitted and not recorded yet: its process lives and will say
+    found = used.get(exchange, Used())
+    if found is None:
+        return False  # open: its process, or the reconciliation of exchanges, ends it
+    keys = [key for key, _ in held.budgets] if isinstance(held.budgets, list) else []
+    request = msgspec.msgpack.encode([str(exchange), 0, [], _amounts(keys, found)])
+    valkey.eval(SETTLE_SCRIPT, 2, RESERVATIONS, RESERVED_UNTIL, request)
+    return True
+
+
+def _amounts(keys: list[str], used: Used) -> dict[str, int]:
+    platform = set(Budget.objects.filter(organisation=None).values_list("id", flat=True))
+    amounts: dict[str, int] = {}
+    for key in keys:
+        of_platform = UUID(key.split(":")[2]) in platform
+        amounts[key] = 0 if of_platform and not used.external else used.cost
+    return amounts
