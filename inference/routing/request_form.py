@@ -8,7 +8,8 @@ from django import forms
 from django.utils import timezone
 
 from gpu_workers.identifiers import uuid7
-from inference.routing.facts import Priority, RequestFacts
+from inference.events import Priority
+from inference.routing.facts import RequestFacts
 from inference.routing.rules import BUDGET_STATES
 
 TEXTS = ("model", "organisation", "team", "key", "role", "tag", "language", "residency", "previous_deployment")

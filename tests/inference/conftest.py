@@ -15,36 +15,38 @@ from redis.asyncio import Redis
 from gpu_workers.runner import connect
 from tests.services import Services
 
-NAME = "committed"
-
 
 @contextmanager
-def django_on_it(blocker: DjangoDbBlocker) -> Iterator[None]:
-    """Django's own connections, of every thread, go to the database `NAME`."""
+def django_on(name: str, blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Django's own connections, of every thread, go to the database `name`."""
     with blocker.unblock():
         connection.close()
-        name = connection.settings_dict["NAME"]
-        connection.settings_dict["NAME"] = NAME
+        before = connection.settings_dict["NAME"]
+        connection.settings_dict["NAME"] = name
         try:
             yield
         finally:
             connection.close()
-            connection.settings_dict["NAME"] = name
+            connection.settings_dict["NAME"] = before
+
+
+def make_database(name: str, services: Services, blocker: DjangoDbBlocker) -> str:
+    """The URL of a new, empty database with every migration applied."""
+    with psycopg.connect(services.postgres.url(), autocommit=True) as server:
+        server.execute(f"CREATE DATABASE {name}")
+    with django_on(name, blocker):
+        call_command("migrate", verbosity=0)
+    return services.postgres.url(name)
 
 
 @pytest.fixture(scope="session")
 def committed_database(services: Services, django_db_blocker: DjangoDbBlocker) -> str:
-    """The URL of an empty database with every migration applied."""
-    with psycopg.connect(services.postgres.url(), autocommit=True) as server:
-        server.execute(f"CREATE DATABASE {NAME}")
-    with django_on_it(django_db_blocker):
-        call_command("migrate", verbosity=0)
-    return services.postgres.url(NAME)
+    return make_database("committed", services, django_db_blocker)
 
 
 @pytest.fixture
 def on_committed_database(committed_database: str, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
-    with django_on_it(django_db_blocker):
+    with django_on("committed", django_db_blocker):
         yield committed_database
 
 

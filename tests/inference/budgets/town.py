@@ -28,7 +28,7 @@ class Town:
         Budget.objects.all().delete()
         Exchange.objects.all().delete()
         self.organisation = people.organisation(f"o{uuid4().hex[:8]}")
-        self.deployment = people.deployment("budgets")
+        self.deployment = people.deployment()
         self.valkey_url = services.valkey.url(5)
         self._database = database
         with redis.Redis.from_url(self.valkey_url) as valkey:
