@@ -11,7 +11,8 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 
-import inference.routing.admin  # noqa: F401 - its pages are registered with these
+import inference.budget_admin
+import inference.routing.admin  # noqa: F401 - their pages are registered with these
 from compliance.access import ModelAdmin, RecordAdmin, RecordInline
 from compliance.audit.models import Entry, EntryKind
 from inference.models import Attempt, Deployment, Exchange, ModelVersion

@@ -14,6 +14,7 @@ from redis.exceptions import NoScriptError, RedisError
 
 from inference.budgets import Budget, Stage, period_end
 from inference.errors import Refusal
+from inference.events import Room
 from inference.reservations import (
     LEASE_S,
     RESERVATIONS,
@@ -22,7 +23,6 @@ from inference.reservations import (
     WINDOW_S,
     Claims,
     Reservation,
-    Room,
     Used,
 )
 

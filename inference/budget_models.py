@@ -43,7 +43,11 @@ class Limit(Scoped):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey("accounts.User", on_delete=models.CASCADE, null=True, blank=True, related_name="+")
     model = models.CharField(
-        max_length=100, blank=True, db_default="", help_text="The name that callers use. Empty: all models together."
+        max_length=100,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="The name that callers use. Empty: all models together.",
     )
     requests_per_minute = models.PositiveIntegerField(
         null=True, blank=True, help_text="Requests that may start in any 60 seconds."
@@ -132,6 +136,7 @@ class Budget(Scoped):
     cheaper_model = models.CharField(
         max_length=100,
         blank=True,
+        default="",
         db_default="",
         help_text="The name of the model that answers then. Empty: the one asked for, unless a routing rule decides.",
     )
@@ -229,7 +234,7 @@ class Transfer(models.Model):
     prompt_tokens = models.PositiveIntegerField(default=0)
     cached_tokens = models.PositiveIntegerField(default=0)
     completion_tokens = models.PositiveIntegerField("answer tokens", default=0)
-    at = models.DateTimeField(help_text="The exchange's opening: it decides the period.")
+    at = models.DateTimeField("counted on", help_text="The exchange's opening: it decides the period.")
     recorded_at = models.DateTimeField("recorded", db_default=Now())
 
     class Meta:

@@ -19,6 +19,7 @@ from gpu_workers.messages import CANCEL_CHANNEL, ChatMessage, GenerateTask, Samp
 from gpu_workers.sealing import Sealer, task_place
 from gpu_workers.transport import GENERATE
 from inference.admission import broker_gone
+from inference.events import Priority
 from inference.fleet import Fleet
 from inference.replies import ReplyReader
 from inference.snapshot import Candidate
@@ -28,6 +29,9 @@ log = structlog.get_logger(__name__)
 CANCELLED_TTL_S = 600
 SLOW_PUBLISH_S = 0.05
 AVOID_SLOW_S = 5.0
+# Lower goes first in both. Over Redis, kombu keeps a list for each third priority of a queue.
+QUEUE_PRIORITIES: dict[Priority, int] = {"interactive": 0, "standard": 3, "batch": 6}
+ENGINE_PRIORITIES: dict[Priority, int] = {"interactive": 0, "standard": 10, "batch": 20}
 # What a broker that stopped answering can hold the event loop for, once.
 PUBLISH_TIMEOUT_S = 1.0
 
@@ -42,6 +46,7 @@ class Prompt:
     sampling: Sampling
     cache_salt: str
     deadline_at: datetime
+    priority: Priority = "interactive"
 
 
 class Dispatcher:
@@ -81,7 +86,7 @@ class Dispatcher:
             reply_to=self.replies.stream,
             owner=self._owner,
             deadline=prompt.deadline_at.timestamp(),
-            priority=0,
+            priority=ENGINE_PRIORITIES[prompt.priority],
             cache_salt=prompt.cache_salt,
             messages=prompt.messages,
             sampling=prompt.sampling,
@@ -89,23 +94,23 @@ class Dispatcher:
         sealed = self.sealer(task.exchange).seal(encode(task), place=task_place(attempt))
         arguments = (str(task.exchange), attempt, b64encode(sealed).decode())
         try:
-            await self._send_fast(candidate.queue, arguments)
+            await self._send_fast(candidate.queue, arguments, QUEUE_PRIORITIES[prompt.priority])
         except (OperationalError, RedisError, OSError):
             raise broker_gone() from None
 
-    async def _send_fast(self, queue: str, arguments: tuple[str, int, str]) -> None:
+    async def _send_fast(self, queue: str, arguments: tuple[str, int, str], priority: int) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
             if started < self._slow_until:
-                await loop.run_in_executor(self._publisher, self._send, queue, arguments)
+                await loop.run_in_executor(self._publisher, self._send, queue, arguments, priority)
             else:
-                self._send(queue, arguments)
+                self._send(queue, arguments, priority)
         finally:
             if loop.time() - started > SLOW_PUBLISH_S:
                 self._slow_until = loop.time() + AVOID_SLOW_S
 
-    def _send(self, queue: str, arguments: tuple[str, int, str]) -> None:
+    def _send(self, queue: str, arguments: tuple[str, int, str], priority: int) -> None:
         self._app.send_task(
             GENERATE,
             args=arguments,
@@ -114,6 +119,7 @@ class Dispatcher:
             argsrepr="sealed",
             kwargsrepr="",
             retry=False,
+            priority=priority,
         )
 
     async def cancel(self, exchange: UUID, attempt: int) -> None:

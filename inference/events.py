@@ -58,12 +58,23 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """What is left of the tightest limits after this request; None where nothing limits."""
+
+    requests: int | None = None
+    requests_limit: int | None = None
+    tokens: int | None = None
+    tokens_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """The intent is in the record. `findings` counts what was masked in the prompt, by entity type."""
 
     model: str
     simulated: bool
     findings: dict[str, int]
+    room: Room
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import ChatMessage
 from inference import metering, routing
 from inference.admission import Admission, QuotaExceeded
+from inference.beforehand import Beforehand, CalmCallers
 from inference.budgets import BudgetBook, Stage, demand_of
 from inference.catalog import Catalog
 from inference.crossings import CrossingRecorder
@@ -95,25 +96,31 @@ class Pipeline:
         self._writer = writer
         self._refusals = refusals
         self._crossings = crossings
+        self._calm = CalmCallers()
         self._retries: set[asyncio.Task[None]] = set()
 
     async def serve(self, ask: Ask, caller: Caller, cancellation: Cancellation) -> AsyncIterator[Event]:
         """Serve one exchange: Started, Deltas, then Finished; or Refused. Raises nothing to the transport."""
         exchange = Exchange(ask, caller, self.owner)
+        inspection = Beforehand(lambda: self._inspect_prompt(exchange))
+        if self._calm.is_calm(caller.name):
+            inspection.start()  # while Valkey is asked whether there is room
         try:
             async with self._admitted(exchange) as reservation:
-                async for event in self._serve(exchange, reservation, cancellation):
+                async for event in self._serve(exchange, reservation, inspection, cancellation):
                     yield event
         except Exception as error:
             refusal = _as_refusal(error, exchange)
             self._record_refusal(exchange, refusal)
             yield Refused(refusal)
+        finally:
+            inspection.drop()
 
     async def _serve(
-        self, exchange: Exchange, reservation: Reservation, cancellation: Cancellation
+        self, exchange: Exchange, reservation: Reservation, inspection: Beforehand, cancellation: Cancellation
     ) -> AsyncIterator[Event]:
         self._crossings.note(exchange, reservation.reached)
-        await self._inspect_prompt(exchange)
+        await inspection.result()
         decision = self._route(exchange, reservation)
         exchange.used = None  # from here on only the outcome says
         recorded = self._writer.submit(exchange.intent(decision, reservation))  # written while the engine works
@@ -123,7 +130,7 @@ class Pipeline:
         try:
             await generation.start()
             await recorded  # nothing unrecorded reaches the user
-            yield _started(exchange, decision)
+            yield _started(exchange, decision, reservation)
             async for text in self._inspected(exchange, generation):
                 if exchange.ttft_ms is None:
                     self.live.first_token(exchange.id, time.monotonic())
@@ -167,8 +174,10 @@ class Pipeline:
     async def _admitted(self, exchange: Exchange) -> AsyncIterator[Reservation]:
         try:
             reservation = await self._admission.admit(exchange.id, self._claims(exchange))
-        except QuotaExceeded as refusal:
-            self._crossings.note(exchange, refusal.reached)
+        except Refusal as refusal:
+            self._calm.disturbed(exchange.caller.name)
+            if isinstance(refusal, QuotaExceeded):
+                self._crossings.note(exchange, refusal.reached)
             raise
         self._leases.hold(reservation)
         try:
@@ -281,6 +290,7 @@ def _prompt(exchange: Exchange, decision: Decision) -> Prompt:
         # Prefixes are shared inside an organisation and never across: timing would tell what others asked.
         cache_salt=str(exchange.caller.organisation_id),
         deadline_at=exchange.deadline_at,
+        priority=ask.priority,
     )
 
 
@@ -300,9 +310,9 @@ def _texts_of_parameters(ask: Ask) -> list[tuple[str, str]]:
     return texts
 
 
-def _started(exchange: Exchange, decision: Decision) -> Started:
+def _started(exchange: Exchange, decision: Decision, reservation: Reservation) -> Started:
     candidate = decision.candidate
-    return Started(candidate.model, candidate.simulated, count(exchange.prompt_findings))
+    return Started(candidate.model, candidate.simulated, count(exchange.prompt_findings), reservation.room)
 
 
 def _finished(exchange: Exchange, decision: Decision, generation: Generation, cost: Decimal, receipt: UUID) -> Finished:

@@ -7,6 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from inference.budgets import Budget, Demand, Stage
+from inference.events import Room
 from inference.limits import Limit
 
 # A place whose owner died is free after this long; living owners renew it. Money that is held never runs out by
@@ -31,22 +32,12 @@ class Claims:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """What is left of the tightest limits after this request; None where nothing limits."""
-
-    requests: int | None = None
-    requests_limit: int | None = None
-    tokens: int | None = None
-    tokens_limit: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Reservation:
     """What an exchange holds until it is settled. `generation` is None where no budget is held."""
 
     exchange_id: UUID
     claims: Claims
-    room: Room = Room()
+    room: Room
     stage: Stage = Stage.CALM
     generation: int | None = None
     reached: tuple[tuple[Budget, Stage], ...] = ()

@@ -10,21 +10,23 @@ import pytest
 from django.test import Client
 
 from compliance.audit.models import Entry
-from console.accounts.models import Organisation, Role
+from console.accounts.models import Organisation, Role, Team
 from console.chat.models import Conversation
 from gpu_workers.identifiers import uuid7
+from inference.budget_models import Budget, Limit, Transfer
 from tests.console import people
 
 pytestmark = pytest.mark.django_db
 
 HOME = "/admin/"
 FOR_ROLES = [
-    *("Organisations", "Users", "API keys"),
+    *("Organisations", "Teams", "Users", "API keys"),
+    *("Budgets", "Limits", "Ledger"),
     *("Model versions", "Deployments"),
     *("Conversations", "Exchanges", "Refusals"),
     "Entries",
 ]
-FOR_SUPERUSERS = [*FOR_ROLES[:5], "Routing rules", *FOR_ROLES[5:], "Change history", "Periodic tasks"]
+FOR_SUPERUSERS = [*FOR_ROLES[:9], "Routing rules", *FOR_ROLES[9:], "Change history", "Periodic tasks"]
 STOCK = "Solar|Clocked|Crontabs|Intervals|Log entries|Groups|Accounts|Audit log|Inference"
 RAW = re.compile(r"\b(Id|Pk|Api|Ms|Ttft)\b|^Is\b|\b(at|id|pk|ms)$|_")
 
@@ -51,6 +53,12 @@ def traffic(acme: Organisation) -> None:
     conversation = Conversation.objects.create(organisation=acme, user=user)
     exchange = people.exchange(acme, people.deployment(), user=user, conversation_id=conversation.pk)
     people.api_key(acme)
+    team = Team.objects.create(organisation=acme, name="Support")
+    Budget.objects.create(organisation=acme, team=team, amount=10)
+    Limit.objects.create(organisation=acme, requests_per_minute=10)
+    Transfer.objects.create(
+        organisation=acme, deployment=exchange.deployment, kind="answer", model="m", amount=1, at=exchange.opened_at
+    )
     facts = {"error_code": "model_not_found", "param": "model", "channel": "http", "caller": "unknown"}
     for kind, about in (("intent", exchange.pk), ("refusal", uuid7())):
         Entry.objects.create(organisation_id=acme.pk, exchange_id=about, kind=kind, facts=facts)

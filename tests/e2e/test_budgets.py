@@ -6,13 +6,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 
 import httpx
 import psycopg
 import pytest
 
-from tests.services import Services
+from tests.services import running_services
 from tests.stack import MODEL, Stack, running_stack, wait_for
 
 # Four tokens at this price are a cent; prompts are free, so that the worst case is what an answer costs.
@@ -39,24 +38,29 @@ class Books:
     def spent(self) -> Decimal:
         return self.value("SELECT coalesce(sum(amount), 0) FROM inference_transfer")
 
-    def set_budget(self, usd: str) -> None:
+    def set_budget(self, usd: Decimal) -> None:
+        self.execute("DELETE FROM inference_budgetcrossing")
+        self.execute("DELETE FROM inference_budget")
         self.execute(
             "INSERT INTO inference_budget (id, organisation_id, period, amount, warn_at, degrade_at, refuse_batch_at,"
             " refuse_at, is_enabled) SELECT gen_random_uuid(), id, 'month', %s, 80, 90, 95, 100, true"
             " FROM accounts_organisation",
-            Decimal(usd),
+            usd,
         )
 
 
-@pytest.fixture
-def stack(services: Services, tmp_path: Path) -> Iterator[Stack]:
-    with running_stack(services, tmp_path, web_count=2, scheduler=True, SIMULATED_TTFT_MS="1500") as stack:
-        books = Books(stack)
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Servers and processes of its own: this file kills them, and its prices are nobody else's."""
+    directory = tmp_path_factory.mktemp("budgets")
+    with (
+        running_services() as services,
+        running_stack(services, directory, web_count=2, scheduler=True, SIMULATED_TTFT_MS="1500") as running,
+    ):
+        books = Books(running)
         books.execute("UPDATE accounts_organisation SET requests_per_minute = 1000000, concurrent_answers = 10000")
         books.execute("UPDATE inference_modelversion SET output_price = %s, input_price = 0, cached_price = 0", PRICE)
-        yield stack
-        books.execute("DELETE FROM inference_budgetcrossing")
-        books.execute("DELETE FROM inference_budget")
+        yield running
 
 
 async def ask(http: httpx.AsyncClient, url: str) -> str:
@@ -81,7 +85,7 @@ async def ask_all(stack: Stack, count: int, *, meanwhile: object = None) -> Coun
 async def test_exactly_as_many_answers_as_the_budget_has_room_for(stack: Stack) -> None:
     books = Books(stack)
     before = books.spent()
-    books.set_budget(str(before + 5))
+    books.set_budget(before + 5)
     await asyncio.sleep(2)
 
     counted = await ask_all(stack, 1000)
@@ -100,7 +104,7 @@ async def test_exactly_as_many_answers_as_the_budget_has_room_for(stack: Stack) 
 async def test_kill_9_in_the_middle_neither_spends_more_nor_loses_room(stack: Stack) -> None:
     books = Books(stack)
     before = books.spent()
-    books.set_budget(str(before + 3))
+    books.set_budget(before + 3)
     await asyncio.sleep(2)
 
     async def kill() -> None:

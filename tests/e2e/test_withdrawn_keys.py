@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from tests.e2e.people import shell
-from tests.services import Services
+from tests.services import running_services
 from tests.stack import MODEL, Stack, running_stack, wait_for
 
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "why is the sky blue?"}], "max_tokens": 60}
@@ -25,9 +25,12 @@ WITHDRAWALS = ["keys.revoke({!r})", "keys.expire({!r})", "keys.close_organisatio
 
 
 @pytest.fixture(scope="module")
-def slow_stack(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Its engine needs half a minute for an answer."""
-    with running_stack(services, tmp_path_factory.mktemp("slow"), SIMULATED_ITL_MS="500") as stack:
+def slow_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Its engine needs half a minute for an answer. With servers of its own: two stacks would share a queue."""
+    with (
+        running_services() as services,
+        running_stack(services, tmp_path_factory.mktemp("slow"), SIMULATED_ITL_MS="500") as stack,
+    ):
         yield stack
 
 

@@ -15,7 +15,8 @@ from auditlog.registry import auditlog
 from django.contrib.auth.models import AnonymousUser
 from django.db.models.signals import pre_save
 
-from console.accounts.models import APIKey, Member, Organisation, User
+from console.accounts.models import APIKey, Member, Organisation, Team, User
+from inference.budget_models import Budget, Limit
 from inference.models import Deployment, ModelVersion
 from inference.routing.models import RoutingRule, RoutingRuleSet
 
@@ -37,6 +38,9 @@ def keep() -> None:
     auditlog.register(Organisation, exclude_fields=["created_at"])
     auditlog.register(User, exclude_fields=["password", "last_login", "date_joined"])
     auditlog.register(Member, exclude_fields=["created_at"])
+    auditlog.register(Team, exclude_fields=["created_at"])
+    auditlog.register(Limit)
+    auditlog.register(Budget, exclude_fields=["created_at"])
     auditlog.register(APIKey, exclude_fields=["digest", "created_at"])
     auditlog.register(ModelVersion, exclude_fields=["created_at"])
     auditlog.register(Deployment, exclude_fields=["created_at"])

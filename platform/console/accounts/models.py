@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from auditlog.models import LogEntry
 from django.contrib.auth.models import AbstractUser
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models.functions import Now
 
@@ -51,6 +52,12 @@ class Team(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+def check_team(team: Team | None, organisation: Organisation) -> None:
+    """Raise ValidationError for a team of another organisation."""
+    if team is not None and team.organisation_id != organisation.pk:
+        raise ValidationError({"team": "It belongs to another organisation."})
 
 
 class User(AbstractUser):

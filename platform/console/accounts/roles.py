@@ -12,6 +12,7 @@ _VIEW = frozenset(
         "accounts.view_user",
         "accounts.view_member",
         "accounts.view_apikey",
+        "accounts.view_team",
         "audit.view_entry",
         "audit.view_refusal",
         "chat.view_conversation",
@@ -19,10 +20,14 @@ _VIEW = frozenset(
         "inference.view_deployment",
         "inference.view_exchange",
         "inference.view_attempt",
+        "inference.view_limit",
+        "inference.view_budget",
+        "inference.view_budgetcrossing",
+        "inference.view_transfer",
     }
 )
 
-# Organisations with their limits and the catalog belong to the operator: one organisation's administrator
+# Organisations, limits, budgets and the catalog belong to the operator: one organisation's administrator
 # would otherwise raise their own limits, or change a model that others use.
 PERMISSIONS: dict[str, frozenset[str]] = {
     Role.OFFICER: _VIEW,
@@ -34,6 +39,8 @@ PERMISSIONS: dict[str, frozenset[str]] = {
         "accounts.change_member",
         "accounts.add_apikey",
         "accounts.change_apikey",
+        "accounts.add_team",
+        "accounts.change_team",
     },
     Role.DEVELOPER: frozenset(),
     Role.END_USER: frozenset(),

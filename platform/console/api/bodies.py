@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from console.chat.protocol import MAX_TOKENS, Stop, check_text, default_max_tokens, invalid_value
 from gpu_workers.messages import ChatMessage, Sampling
 from inference.errors import Refusal
+from inference.events import Priority
 
 MAX_MESSAGES = 256
 MAX_RESPONSE_FORMAT_BYTES = 16_384
@@ -53,6 +54,7 @@ class CompletionBody(Struct, frozen=True, forbid_unknown_fields=True):
     n: Annotated[int, Meta(ge=1, le=1)] | None = None
     user: Annotated[str, Meta(max_length=256)] | None = None
     response_format: dict[str, Any] | None = None
+    priority: Priority = "interactive"
 
     def chat(self) -> tuple[ChatMessage, ...]:
         return tuple(_chat_message(message) for message in self.messages)

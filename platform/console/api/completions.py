@@ -17,7 +17,7 @@ from console.api.bodies import CompletionBody, parse
 from console.hosts import check_host
 from gpu_workers.identifiers import uuid7
 from inference.errors import Refusal, log_unexpected
-from inference.events import Ask, Caller, Delta, Event, Finished, Refused, Started
+from inference.events import Ask, Caller, Delta, Event, Finished, Refused, Room, Started
 from inference.pipeline import audit_unavailable
 from inference.routing import find_candidates
 
@@ -112,6 +112,7 @@ def _ask(body: CompletionBody, request_id: str) -> Ask:
         model=body.model,
         messages=body.chat(),
         sampling=body.sampling(candidate.context_length),
+        priority=body.priority,
     )
 
 
@@ -153,6 +154,8 @@ async def _whole(events: AsyncIterator[Event], ask: Ask, response: _Response) ->
     text: list[str] = []
     async for event in events:
         match event:
+            case Started(room=room):
+                response.note_room(room)
             case Delta(text=piece):
                 text.append(piece)
             case Refused(refusal=refusal):
@@ -168,7 +171,8 @@ async def _stream(events: AsyncIterator[Event], ask: Ask, response: _Response, i
     envelope: dict[str, Any] = {}
     async for event in events:
         match event:
-            case Started():
+            case Started(room=room):
+                response.note_room(room)
                 envelope = _envelope(ask, event.model, "chat.completion.chunk")
                 await response.start_stream()
                 await response.send_event(envelope | _choice({"role": "assistant", "content": ""}))
@@ -233,6 +237,17 @@ class _Response:
         self.request_id = request_id
         self.started = False
         self._streams = False
+        self._room: list[tuple[bytes, bytes]] = []
+
+    def note_room(self, room: Room) -> None:
+        """Say in the headers what the tightest limits leave, as OpenAI does."""
+        for what, left, limit in (
+            (b"requests", room.requests, room.requests_limit),
+            (b"tokens", room.tokens, room.tokens_limit),
+        ):
+            if left is not None and limit is not None:
+                self._room.append((b"x-ratelimit-limit-" + what, str(limit).encode()))
+                self._room.append((b"x-ratelimit-remaining-" + what, str(left).encode()))
 
     async def _start(self, status: int, content_type: bytes, *extra: tuple[bytes, bytes]) -> None:
         self.started = True
@@ -241,6 +256,7 @@ class _Response:
             (b"x-request-id", self.request_id.encode()),
             (b"cache-control", b"no-store"),
             (b"x-content-type-options", b"nosniff"),
+            *self._room,
             *extra,
         ]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})

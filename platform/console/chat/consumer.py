@@ -219,6 +219,7 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
             model=send.model,
             messages=(ChatMessage("user", send.text),),
             sampling=sampling,
+            priority=send.priority,
             conversation_id=conversation_id,
             with_intent=lambda title: [touch_conversation(conversation_id, caller, title)],
             history=history.messages,

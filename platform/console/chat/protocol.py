@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from gpu_workers.messages import Sampling
 from inference.errors import Refusal
-from inference.events import Delta, Event, Finished, Refused, Started
+from inference.events import Delta, Event, Finished, Priority, Refused, Started
 
 SUBPROTOCOL = "bursar.chat.v1"
 MAX_FRAME_BYTES = 64 * 1024
@@ -50,6 +50,7 @@ class ChatSend(Struct, frozen=True, tag="chat.send", tag_field="type", forbid_un
     model: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     parameters: Parameters | None = None
     linger_ms: Annotated[int, Meta(ge=0, le=60_000)] = 500
+    priority: Priority = "interactive"
 
 
 class ChatCancel(Struct, frozen=True, tag="chat.cancel", tag_field="type", forbid_unknown_fields=True):

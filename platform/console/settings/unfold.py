@@ -31,8 +31,17 @@ SECTIONS = [
         "title": "Organisation",
         "items": [
             _link("Organisations", "domain", "accounts.organisation", "Tenants and their limits."),
+            _link("Teams", "groups", "accounts.team", "Parts of an organisation with limits and budgets of their own."),
             _link("Users", "group", "accounts.user", "Who signs in, and with which role."),
             _link("API keys", "key", "accounts.apikey", "Which programs may ask; made here and revoked here."),
+        ],
+    },
+    {
+        "title": "Money",
+        "items": [
+            _link("Budgets", "savings", "inference.budget", "What may be spent, what is, and what happens on the way."),
+            _link("Limits", "speed", "inference.limit", "Requests, tokens and answers at once that scopes share."),
+            _link("Ledger", "account_balance_wallet", "inference.transfer", "What each answer cost, and whom."),
         ],
     },
     {

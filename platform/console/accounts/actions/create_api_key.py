@@ -7,7 +7,7 @@ from django.core.exceptions import ValidationError
 from compliance.access import sees_everything
 from console.accounts import credentials
 from console.accounts.history import acting
-from console.accounts.models import APIKey, Organisation, User
+from console.accounts.models import APIKey, Organisation, User, check_team
 from console.accounts.permissions import require
 
 LIMITS = ("requests_per_minute", "concurrent_answers")
@@ -21,6 +21,7 @@ def create_api_key(actor: User, row: APIKey, *, key: str | None = None) -> str:
     """
     require(actor, "accounts.add_apikey", row.organisation_id)
     check_limits(actor, row.organisation, {name: getattr(row, name) for name in LIMITS})
+    check_team(row.team, row.organisation)
     key = key or credentials.new_key()
     row.prefix, row.digest, row.created_by = credentials.prefix(key), credentials.digest(key), actor
     with acting(actor):

@@ -21,7 +21,7 @@ from compliance.access import ScopedAdmin
 from console.accounts.actions.create_api_key import LIMITS, check_limits, create_api_key
 from console.accounts.actions.revoke_api_key import revoke_api_key
 from console.accounts.admin.own_organisation import OwnOrganisation, actor_of
-from console.accounts.models import APIKey, User
+from console.accounts.models import APIKey, User, check_team
 
 _SHOWN_KEY = "bursar.shown_key"
 
@@ -38,13 +38,14 @@ class APIKeyForm(ModelForm):  # type: ignore[type-arg]
         )
         if organisation is not None:
             check_limits(self.actor, organisation, {name: cleaned.get(name) for name in LIMITS})
+            check_team(cleaned.get("team"), organisation)
         return cleaned
 
 
 @admin.register(APIKey)
 class APIKeyAdmin(OwnOrganisation, ScopedAdmin):
     form = APIKeyForm
-    given_fields = ("organisation", "name", *LIMITS, "expires_at")
+    given_fields = ("organisation", "team", "name", *LIMITS, "expires_at")
     shown_fields = ("prefix", "state", "created_by", "created_at", "revoked_at")
     list_display = ["name", "prefix", "organisation", "state", "created_by", "created_at", "expires_at"]
     list_select_related = ["organisation", "created_by"]

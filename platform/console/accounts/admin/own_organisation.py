@@ -11,7 +11,7 @@ from django.forms import ModelChoiceField
 from django.http import HttpRequest
 
 from compliance.access import organisation_of, sees_everything
-from console.accounts.models import Organisation, User
+from console.accounts.models import Organisation, Team, User
 
 
 class OwnOrganisation(BaseModelAdmin):  # type: ignore[type-arg]
@@ -23,6 +23,8 @@ class OwnOrganisation(BaseModelAdmin):  # type: ignore[type-arg]
         if db_field.name == "organisation" and not sees_everything(request.user):
             own = Organisation.objects.filter(members__user=actor_of(request))
             kwargs |= {"queryset": own, "initial": organisation_of(request.user)}
+        if db_field.name == "team" and not sees_everything(request.user):
+            kwargs |= {"queryset": Team.objects.filter(organisation=organisation_of(request.user))}
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
 

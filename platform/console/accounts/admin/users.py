@@ -14,12 +14,18 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from compliance.access import ScopedAdmin, TabularInline, sees_everything
 from console.accounts.actions.assign_role import assign_role
 from console.accounts.admin.own_organisation import OwnOrganisation, actor_of
-from console.accounts.models import Member, User
+from console.accounts.models import Member, User, check_team
 from console.accounts.roles import STAFF
 
 
 class MemberForm(ModelForm):  # type: ignore[type-arg]
     """A new membership is saved also when it is what the form proposed."""
+
+    def clean(self) -> dict[str, Any] | None:
+        cleaned = super().clean() or self.cleaned_data
+        if (organisation := cleaned.get("organisation")) is not None:
+            check_team(cleaned.get("team"), organisation)
+        return cleaned
 
     def has_changed(self) -> bool:
         proposed = self.instance._state.adding and bool(self.data.get(self.add_prefix("organisation")))
@@ -29,7 +35,7 @@ class MemberForm(ModelForm):  # type: ignore[type-arg]
 class MemberInline(OwnOrganisation, TabularInline):
     model = Member
     form = MemberForm
-    fields = ["organisation", "role"]
+    fields = ["organisation", "role", "team"]
     extra = 1
     max_num = 1
     can_delete = False
@@ -88,7 +94,7 @@ class UserAdmin(DjangoUserAdmin, ScopedAdmin):  # type: ignore[type-arg]
 
     def save_formset(self, request: HttpRequest, form: ModelForm[Any], formset: Any, change: bool) -> None:
         for member in formset.save(commit=False):
-            assign_role(actor_of(request), form.instance, member.organisation, member.role)
+            assign_role(actor_of(request), form.instance, member.organisation, member.role, team=member.team)
 
     @admin.display(description="Enters the console", boolean=True)
     def enters_console(self, user: User) -> bool:
