@@ -15,6 +15,7 @@ import inference.budget_admin
 import inference.routing.admin  # noqa: F401 - their pages are registered with these
 from compliance.access import ModelAdmin, RecordAdmin, RecordInline
 from compliance.audit.models import Entry, EntryKind
+from inference.mirroring import NUMBER as MIRROR
 from inference.models import Attempt, Deployment, Exchange, ModelVersion
 from inference.routing.explanation import parse_explanation
 
@@ -77,9 +78,13 @@ class DeploymentAdmin(ModelAdmin):
 
 class AttemptInline(RecordInline):
     model = Attempt
-    fields = ["number", "deployment", "worker", "status", "error_code", "queued", "ttft", "completion_tokens"]
+    fields = ["turn", "deployment", "worker", "status", "error_code", "queued", "ttft", "completion_tokens"]
     verbose_name_plural = "Attempts"
-    readonly_fields = ["queued", "ttft"]
+    readonly_fields = ["turn", "queued", "ttft"]
+
+    @admin.display(description="Attempt")
+    def turn(self, row: Attempt) -> str:
+        return "mirror" if row.number >= MIRROR else str(row.number)
 
     @admin.display(description="Queued (ms)")
     def queued(self, row: Attempt) -> str:

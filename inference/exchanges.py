@@ -39,7 +39,7 @@ INSERT_EXCHANGE = (
 CLOSE_EXCHANGE = (
     "UPDATE inference_exchange SET status = %s, finish_reason = %s, error_code = %s, finished_at = %s,"
     " prompt_tokens = %s, cached_tokens = %s, completion_tokens = %s, cost = %s, ttft_ms = %s, e2e_ms = %s,"
-    " answer_findings = %s WHERE id = %s"
+    " answer_findings = %s, deployment_id = %s WHERE id = %s"
 )
 INSERT_ATTEMPT = (
     "INSERT INTO inference_attempt (id, exchange_id, number, deployment_id, worker, status, error_code, queued_ms,"
@@ -114,9 +114,7 @@ class Exchange:
         words = " ".join(self.messages[-1].content.split())
         return words if len(words) <= TITLE_CHARS else words[: TITLE_CHARS - 1].rstrip() + "…"
 
-    def outcome(
-        self, receipt: UUID, generation: Generation, decision: Decision, cost: Decimal, failure: Refusal | None
-    ) -> list[Statement]:
+    def outcome(self, receipt: UUID, generation: Generation, cost: Decimal, failure: Refusal | None) -> list[Statement]:
         usage = generation.usage
         status = _status(generation, failure)
         finish_reason = "" if failure else generation.finish_reason
@@ -131,18 +129,20 @@ class Exchange:
             "ttft_ms": self.ttft_ms,
             "e2e_ms": e2e_ms,
             "attempts": len(generation.attempts),
+            "deployment": generation.candidate.deployment,
+            "model": generation.candidate.model,
             "answer_findings": count(self.answer_findings),
         }
         values = (
             *(status.value, finish_reason, code, datetime.now(UTC)),
             *(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, cost, self.ttft_ms, e2e_ms),
-            *(len(self.answer_findings), self.id),
+            *(len(self.answer_findings), generation.candidate.deployment_id, self.id),
         )
         payload = OutcomePayload("".join(self.released))
         return [
             Statement(CLOSE_EXCHANGE, values),
-            *(self._attempt(attempt, decision) for attempt in generation.attempts),
-            metering.book(self.id, usage, cost, decision.candidate),
+            *(insert_attempt(self.id, attempt.number, attempt) for attempt in generation.attempts),
+            metering.book(self.id, usage, cost, generation.candidate),
             self._entry(receipt, EntryKind.OUTCOME, facts, payload),
         ]
 
@@ -168,13 +168,14 @@ class Exchange:
     def _facts(self) -> dict[str, Any]:
         return {"caller": self.caller.name, "channel": self.ask.channel, "request_id": self.ask.request_id}
 
-    def _attempt(self, attempt: AttemptRun, decision: Decision) -> Statement:
-        tokens = attempt.usage.completion_tokens if attempt.usage else None
-        values = (
-            *(uuid7(), self.id, attempt.number, decision.candidate.deployment_id, attempt.worker),
-            *(attempt.status.value, attempt.error_code, _rounded(attempt.queued_ms), _rounded(attempt.ttft_ms), tokens),
-        )
-        return Statement(INSERT_ATTEMPT, values)
+
+def insert_attempt(exchange: UUID, number: int, attempt: AttemptRun) -> Statement:
+    tokens = attempt.usage.completion_tokens if attempt.usage else None
+    values = (
+        *(uuid7(), exchange, number, attempt.candidate.deployment_id, attempt.worker),
+        *(attempt.status.value, attempt.error_code, _rounded(attempt.queued_ms), _rounded(attempt.ttft_ms), tokens),
+    )
+    return Statement(INSERT_ATTEMPT, values)
 
 
 def _reserved(reservation: Reservation) -> tuple[Decimal | None, Decimal | None]:

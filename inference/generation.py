@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 import msgspec
 import structlog
@@ -17,11 +18,12 @@ import structlog
 from gpu_workers.messages import Claimed, Delta, Done, Failed, FinishReason, Frame, Usage, decode_frame
 from gpu_workers.sealing import SealBroken, Sealer, frame_place
 from inference.admission import broker_gone
+from inference.catalog import Candidate
 from inference.dispatch import Dispatcher, Prompt
 from inference.errors import CODES, Refusal
+from inference.metering import cost_of
 from inference.models import AttemptStatus
 from inference.replies import BrokerLost, CancelAsked, Inbox, Sealed
-from inference.snapshot import Candidate
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +51,7 @@ class AttemptRun:
     """What is known of one attempt; it becomes a row when the exchange ends. Times in milliseconds."""
 
     number: int
+    candidate: Candidate
     started: float = field(default_factory=time.monotonic)
     worker: str = ""
     status: AttemptStatus = AttemptStatus.LOST
@@ -62,12 +65,31 @@ class AttemptRun:
         return (time.monotonic() - self.started) * 1000
 
 
-class Generation:
-    """One exchange's generation over as many attempts as it takes: start it, then iterate `text`."""
+# Told where the next attempt goes and by which code the one before it was lost.
+Moved = Callable[[Candidate, str], None]
 
-    def __init__(self, dispatcher: Dispatcher, candidate: Candidate, prompt: Prompt) -> None:
+
+class Generation:
+    """One exchange's generation over as many attempts as it takes: start it, then iterate `text`.
+
+    `candidate` is where the latest attempt went; `fallbacks` are where another may go, in order.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        candidate: Candidate,
+        prompt: Prompt,
+        *,
+        fallbacks: tuple[Candidate, ...] = (),
+        moved: Moved | None = None,
+        max_attempts: int = MAX_ATTEMPTS,
+    ) -> None:
         self._dispatcher = dispatcher
-        self._candidate = candidate
+        self.candidate = candidate
+        self._fallbacks = fallbacks
+        self._moved = moved
+        self._max_attempts = max_attempts
         self._prompt = prompt
         self._inbox: Inbox | None = None
         self._produced = False
@@ -86,6 +108,12 @@ class Generation:
             completion_tokens=sum(usage.completion_tokens for usage in used),
             estimated=any(usage.estimated for usage in used) or len(used) < len(self.attempts),
         )
+
+    @property
+    def cost(self) -> Decimal:
+        """USD: each attempt's usage at the prices of where it went."""
+        used = [attempt for attempt in self.attempts if attempt.usage is not None]
+        return sum((cost_of(attempt.usage, attempt.candidate.prices) for attempt in used if attempt.usage), Decimal(0))
 
     async def start(self) -> None:
         """Send the first attempt. Raises `Refusal`."""
@@ -129,19 +157,33 @@ class Generation:
         if lost.code == "broker_lost":
             self._ended = True
             raise broker_gone()
-        if self._produced or len(self.attempts) >= MAX_ATTEMPTS or self._left_s() <= 0:
+        if self._produced or len(self.attempts) >= self._max_attempts or self._left_s() <= 0:
             self._ended = True
             raise failed
-        wait_s = min(RETRY_WAIT_S, self._left_s())
-        if not await self._dispatcher.fleet.wait_ready(self._candidate.deployment, without=lost_on, timeout_s=wait_s):
-            self._ended = True
-            raise failed
+        if (place := self._ready_place(lost, lost_on)) is None:
+            place, wait_s = self.candidate, min(RETRY_WAIT_S, self._left_s())
+            if not await self._dispatcher.fleet.wait_ready(place.deployment, without=lost_on, timeout_s=wait_s):
+                self._ended = True
+                raise failed
+        self.candidate = place
+        if self._moved is not None:
+            self._moved(place, lost.code)
+
+    def _ready_place(self, lost: AttemptLost, lost_on: frozenset[str]) -> Candidate | None:
+        """Where another attempt could begin at once: the same deployment first, unless nobody there took the task."""
+        fleet = self._dispatcher.fleet.current()
+        others = [place for place in self._fallbacks if place.deployment != self.candidate.deployment]
+        places = [*others, self.candidate] if lost.code == NOT_CLAIMED else [self.candidate, *others]
+        for place in places:
+            if any(beat.worker not in lost_on for beat in fleet.ready(place.deployment)):
+                return place
+        return None
 
     async def _send_attempt(self) -> None:
-        attempt = AttemptRun(number=len(self.attempts) + 1)
+        attempt = AttemptRun(number=len(self.attempts) + 1, candidate=self.candidate)
         self._inbox = self._dispatcher.replies.open(self._prompt.exchange_id, attempt.number)
         self.attempts.append(attempt)
-        await self._dispatcher.publish(self._candidate, self._prompt, attempt.number)
+        await self._dispatcher.publish(self.candidate, self._prompt, attempt.number)
 
     async def _read(self, attempt: AttemptRun) -> AsyncIterator[str]:
         sealer = self._dispatcher.sealer(self._prompt.exchange_id)
@@ -257,3 +299,12 @@ class Generation:
         attempt.usage = usage
         attempt.status = AttemptStatus.CANCELLED if reason == "cancelled" else AttemptStatus.FINISHED
         self.finish_reason = reason
+
+
+def ending(generation: Generation) -> tuple[str, int]:
+    """How the last attempt ended, empty where the answer came to its end; and the tokens of that answer."""
+    last = generation.attempts[-1] if generation.attempts else None
+    tokens = last.usage.completion_tokens if last and last.usage else 0
+    if last is not None and last.status is AttemptStatus.FINISHED:
+        return "", tokens
+    return (last.error_code if last else "") or "cancelled", tokens

@@ -23,16 +23,16 @@ from inference import metering, routing
 from inference.admission import Admission, QuotaExceeded
 from inference.beforehand import Beforehand, CalmCallers
 from inference.budgets import BudgetBook, Stage, demand_of
-from inference.catalog import Catalog
+from inference.catalog import Candidate, Catalog
 from inference.crossings import CrossingRecorder
 from inference.dispatch import Dispatcher, Prompt
 from inference.errors import Refusal, log_unexpected
 from inference.events import Ask, Caller, Delta, Event, Finished, Refused, Started
 from inference.exchanges import Exchange
-from inference.generation import Generation
+from inference.generation import Generation, ending
 from inference.leases import Leases
 from inference.limits import LimitBook
-from inference.models import AttemptStatus
+from inference.mirroring import Mirrors
 from inference.refusals import RefusalRecorder
 from inference.reservations import Claims, Reservation
 from inference.routing import Decision
@@ -82,11 +82,13 @@ class Pipeline:
         writer: GroupWriter,
         refusals: RefusalRecorder,
         crossings: CrossingRecorder,
+        mirrors: Mirrors,
+        live: LiveState,
     ) -> None:
         self.owner = owner
         self.catalog = Catalog()
-        self.live = LiveState()
-        share(self.live)
+        self.live = live
+        share(live)
         self.limits = LimitBook()
         self.budgets = BudgetBook()
         self._admission = admission
@@ -96,6 +98,7 @@ class Pipeline:
         self._writer = writer
         self._refusals = refusals
         self._crossings = crossings
+        self._mirrors = mirrors
         self._calm = CalmCallers()
         self._retries: set[asyncio.Task[None]] = set()
 
@@ -124,7 +127,7 @@ class Pipeline:
         decision = self._route(exchange, reservation)
         exchange.used = None  # from here on only the outcome says
         recorded = self._writer.submit(exchange.intent(decision, reservation))  # written while the engine works
-        generation = Generation(self._dispatcher, decision.candidate, _prompt(exchange, decision))
+        generation = self._generation(exchange, decision)
         cancellation.bind(generation)
         failure: Refusal | None = None
         try:
@@ -140,14 +143,17 @@ class Pipeline:
             failure = _as_refusal(error, exchange)
         finally:
             await generation.close()
-            self.live.ended(exchange.id, *_ending(generation), time.monotonic())
+            self.live.ended(exchange.id, *ending(generation), time.monotonic())
         exchange.intent_recorded = await _is_recorded(recorded)
         if not exchange.intent_recorded:
             refused = recorded.exception()
             if isinstance(refused, RecordUnavailable) and refused.sqlstate == COUNTED_ANEW:
                 failure = await self._admission.count_again()
             raise failure or audit_unavailable()
-        yield await self._end(exchange, reservation, decision, generation, failure)
+        last = await self._end(exchange, reservation, generation, failure)
+        yield last
+        if isinstance(last, Finished):
+            self._mirrors.send(exchange.id, decision.mirror, _prompt(exchange, decision))
 
     def _route(self, exchange: Exchange, reservation: Reservation) -> Decision:
         """Decide, and count the request as under way. Raises `Refusal`."""
@@ -162,6 +168,15 @@ class Pipeline:
         chosen = decision.candidate.deployment
         self.live.begin(exchange.id, chosen, decision.prompt_tokens, decision.queue_ms, at_s)
         return decision
+
+    def _generation(self, exchange: Exchange, decision: Decision) -> Generation:
+        def moved(candidate: Candidate, lost_by: str) -> None:
+            at_s = time.monotonic()
+            self.live.ended(exchange.id, lost_by, 0, at_s)
+            self.live.begin(exchange.id, candidate.deployment, decision.prompt_tokens, 0.0, at_s)
+
+        prompt = _prompt(exchange, decision)
+        return Generation(self._dispatcher, decision.candidate, prompt, fallbacks=decision.fallbacks, moved=moved)
 
     def _model(self, ask: Ask, reservation: Reservation) -> str | None:
         """The model asked for, or the cheaper one of a budget that is nearly spent."""
@@ -235,15 +250,14 @@ class Pipeline:
         self,
         exchange: Exchange,
         reservation: Reservation,
-        decision: Decision,
         generation: Generation,
         failure: Refusal | None,
     ) -> Event:
         """Record the outcome with its cost, settle, and only then tell the user."""
-        candidate, usage = decision.candidate, generation.usage
-        cost = metering.cost_of(usage, candidate.prices)
+        candidate, usage = generation.candidate, generation.usage
+        cost = generation.cost
         receipt = uuid7()
-        outcome = exchange.outcome(receipt, generation, decision, cost, failure)
+        outcome = exchange.outcome(receipt, generation, cost, failure)
         try:
             await self._writer.commit(outcome)
         except RecordUnavailable as error:
@@ -258,7 +272,7 @@ class Pipeline:
         self._crossings.note(exchange, await self._leases.settle(reservation, exchange.used))
         if failure is not None:
             return Refused(failure)
-        return _finished(exchange, decision, generation, cost, receipt)
+        return _finished(exchange, generation, cost, receipt)
 
     async def _record_later(self, exchange: Exchange, outcome: list[Statement]) -> None:
         """The user was told that the record could not be written; what they had read is written when it can be."""
@@ -294,15 +308,6 @@ def _prompt(exchange: Exchange, decision: Decision) -> Prompt:
     )
 
 
-def _ending(generation: Generation) -> tuple[str, int]:
-    """How the last attempt ended, empty where the answer came to its end; and the tokens of that answer."""
-    last = generation.attempts[-1] if generation.attempts else None
-    tokens = last.usage.completion_tokens if last and last.usage else 0
-    if last is not None and last.status is AttemptStatus.FINISHED:
-        return "", tokens
-    return (last.error_code if last else "") or "cancelled", tokens
-
-
 def _texts_of_parameters(ask: Ask) -> list[tuple[str, str]]:
     texts = [("stop", "\n".join(ask.sampling.stop))] if ask.sampling.stop else []
     if ask.sampling.response_format is not None:
@@ -315,15 +320,15 @@ def _started(exchange: Exchange, decision: Decision, reservation: Reservation) -
     return Started(candidate.model, candidate.simulated, count(exchange.prompt_findings), reservation.room)
 
 
-def _finished(exchange: Exchange, decision: Decision, generation: Generation, cost: Decimal, receipt: UUID) -> Finished:
+def _finished(exchange: Exchange, generation: Generation, cost: Decimal, receipt: UUID) -> Finished:
     return Finished(
         finish_reason=generation.finish_reason,
         usage=generation.usage,
         cost=cost,
         ttft_ms=exchange.ttft_ms,
         e2e_ms=exchange.e2e_ms or exchange.elapsed_ms(),
-        model=decision.candidate.model,
-        simulated=decision.candidate.simulated,
+        model=generation.candidate.model,
+        simulated=generation.candidate.simulated,
         prompt_findings=count(exchange.prompt_findings),
         findings=count(exchange.answer_findings),
         receipt=receipt,

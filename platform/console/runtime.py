@@ -36,10 +36,12 @@ from inference.crossings import CrossingRecorder
 from inference.dispatch import Dispatcher
 from inference.fleet import Fleet
 from inference.leases import Leases
+from inference.mirroring import Mirrors
 from inference.pipeline import Pipeline
 from inference.refusals import RefusalRecorder
 from inference.replies import ReplyReader
 from inference.restoring import BudgetRestorer
+from inference.routing.live import LiveState
 from inference.snapshot import ConfigurationWatcher, Pool, load_budgets, load_catalog, load_limits
 
 log = structlog.get_logger(__name__)
@@ -80,6 +82,8 @@ class Runtime:
         admission = Admission(self.valkey, self.owner, self.restorer.restore)
         self.leases = Leases(admission)
         self.refusals = RefusalRecorder(self.writer)
+        live = LiveState()
+        self.mirrors = Mirrors(self.dispatcher, self.writer, live)
         self.pipeline = Pipeline(
             owner=self.owner,
             admission=admission,
@@ -89,6 +93,8 @@ class Runtime:
             writer=self.writer,
             refusals=self.refusals,
             crossings=CrossingRecorder(self.writer),
+            mirrors=self.mirrors,
+            live=live,
         )
         self.answers = Answers(self.pipeline)
         self.released = ReleasedEvents(self.valkey, seal_key, self.owner)
@@ -108,6 +114,7 @@ class Runtime:
     async def stop(self) -> None:
         """End the answers and their records first, then what they need."""
         await self.answers.stop()
+        await self.mirrors.stop()
         for part in reversed(self._parts()):
             try:
                 await asyncio.wait_for(part.stop(), PART_STOP_TIMEOUT_S)
