@@ -116,7 +116,7 @@ class Runner:
             await asyncio.sleep(max(0.1, HEARTBEAT_S - (time.monotonic() - started)))
 
     async def _publish_heartbeat(self) -> None:
-        settings = self._settings
+        settings, load = self._settings, await self._engine.load()
         beat = Heartbeat(
             worker=settings.worker,
             deployment=settings.deployment,
@@ -126,6 +126,9 @@ class Runner:
             running=self.attempts.running,
             capacity=self._capacity,
             seal=fingerprint(settings.seal_key),
+            waiting=load.waiting,
+            kv_use=load.kv_use,
+            prefix_hits=load.prefix_hits,
         )
         async with self._valkey.pipeline(transaction=False) as pipe:
             pipe.set(worker_key(settings.worker), encode(beat), px=HEARTBEAT_TTL_MS)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from gpu_workers.engines.metrics import EngineLoad
 from gpu_workers.messages import FinishReason, GenerateTask, Usage
 
 
@@ -44,6 +45,9 @@ class Engine(Protocol):
 
     async def is_ready(self) -> bool:
         """True when a request would be taken now. Never raises."""
+
+    async def load(self) -> EngineLoad:
+        """What it says of its own load. Never raises."""
 
     def stream(self, task: GenerateTask) -> AsyncIterator[Piece | End]:
         """The answer as it is made, closed by one `End`.

@@ -12,12 +12,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gpu_workers.engines.base import End, EngineBroken, EngineRefused, Piece
+from gpu_workers.engines.metrics import EngineLoad, parse_load
 from gpu_workers.messages import FinishReason, GenerateTask, Usage
 
 CONNECT_TIMEOUT_S = 3.0
 # An engine that accepts and then produces nothing for this long counts as dead.
 SILENCE_TIMEOUT_S = 30.0
 MAX_LINE_BYTES = 1_048_576
+MAX_METRICS_BYTES = 1_048_576
 # How long the end of the connection's answer is waited for after the last event.
 END_TIMEOUT_S = 0.05
 
@@ -100,6 +102,18 @@ class OpenAIEngine:
                 return response.status == 200
         except (aiohttp.ClientError, TimeoutError, EngineBroken):
             return False
+
+    async def load(self) -> EngineLoad:
+        """Only vLLM's server has this page, and the simulated one, which stands for it."""
+        if not self._vllm:
+            return EngineLoad()
+        try:
+            timeout = aiohttp.ClientTimeout(total=CONNECT_TIMEOUT_S)
+            async with self.session.get(f"{self._url.removesuffix('/v1')}/metrics", timeout=timeout) as response:
+                page = await response.content.read(MAX_METRICS_BYTES)
+                return parse_load(page.decode(errors="replace")) if response.status == 200 else EngineLoad()
+        except (aiohttp.ClientError, TimeoutError, EngineBroken):
+            return EngineLoad()
 
     async def stream(self, task: GenerateTask) -> AsyncIterator[Piece | End]:
         body = msgspec.json.encode(self._body(task))

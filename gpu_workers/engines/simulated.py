@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import heapq
 import itertools
 import os
 import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -41,6 +43,7 @@ class _StreamOptions(Struct, frozen=True):
 class _Request(Struct):
     messages: list[_Message]
     model: str
+    priority: int = 0
     stream: bool = False
     stream_options: _StreamOptions = _StreamOptions()
     max_tokens: int | None = None
@@ -68,16 +71,58 @@ def tokenize(text: str) -> list[str]:
     return re.findall(r"\s*\S+|\s+$", text)
 
 
+class Places:
+    """How many requests run at once; the others wait by priority (lower first) and then in order. 0 is no bound."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._order = itertools.count()
+        self.running = 0
+
+    @property
+    def waiting(self) -> int:
+        return sum(not place.done() for _, _, place in self._waiting)
+
+    @asynccontextmanager
+    async def taken(self, priority: int) -> AsyncIterator[None]:
+        if self._most and self.running >= self._most:
+            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            heapq.heappush(self._waiting, (priority, next(self._order), place))
+            try:
+                await place  # who leaves hands its place over, still counted as running
+            except asyncio.CancelledError:
+                if place.done() and not place.cancelled():
+                    self._leave()
+                raise
+        else:
+            self.running += 1
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        while self._waiting:
+            _, _, place = heapq.heappop(self._waiting)
+            if not place.done():
+                place.set_result(None)
+                return
+        self.running -= 1
+
+
 class SimulatedServer:
     """The ASGI application: /health, /metrics, /v1/models and /v1/chat/completions."""
 
-    def __init__(self, model: str, text: str, timing: Timing, context_length: int, api_key: str) -> None:
+    def __init__(
+        self, model: str, text: str, timing: Timing, context_length: int, api_key: str, max_running: int = 0
+    ) -> None:
         self._model = model
         self._pieces = tokenize(text)
         self._timing = timing
         self._context_length = context_length
         self._api_key = api_key
-        self._running = 0
+        self._places = Places(max_running)
         self._served = itertools.count()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,8 +132,12 @@ class SimulatedServer:
             case "/health":
                 await _respond(send, 200, b"")
             case "/metrics":
-                line = f'vllm:num_requests_running{{model_name="{self._model}"}} {float(self._running)}\n'
-                await _respond(send, 200, line.encode(), b"text/plain")
+                counts = {"running": self._places.running, "waiting": self._places.waiting}
+                lines = [
+                    f'vllm:num_requests_{name}{{model_name="{self._model}"}} {float(count)}\n'
+                    for name, count in counts.items()
+                ]
+                await _respond(send, 200, "".join(lines).encode(), b"text/plain")
             case _ if not self._is_allowed(scope):
                 await _respond_json(send, 401, {"error": {"message": "Unauthorized"}})
             case "/v1/models":
@@ -113,18 +162,18 @@ class SimulatedServer:
             message = f"This model's maximum context length is {self._context_length} tokens."
             await _respond_json(send, 400, {"error": {"message": message}})
             return
-        self._running += 1
-        try:
-            work = asyncio.create_task(self._answer(request, prompt_tokens, send))
-            gone = asyncio.create_task(_disconnected(receive))
-            done, pending = await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-            for task in pending:
-                task.cancel()
-            await asyncio.gather(*pending, return_exceptions=True)
-            for task in done:
-                task.result()
-        finally:
-            self._running -= 1
+        work = asyncio.create_task(self._answer_in_turn(request, prompt_tokens, send))
+        gone = asyncio.create_task(_disconnected(receive))
+        done, pending = await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        for task in done:
+            task.result()
+
+    async def _answer_in_turn(self, request: _Request, prompt_tokens: int, send: Send) -> None:
+        async with self._places.taken(request.priority):
+            await self._answer(request, prompt_tokens, send)
 
     async def _answer(self, request: _Request, prompt_tokens: int, send: Send) -> None:
         limit = min(request.max_tokens or len(self._pieces), len(self._pieces))
@@ -203,11 +252,12 @@ def main() -> None:
     parser.add_argument("--itl-ms", type=float, default=float(os.environ.get("SIMULATED_ITL_MS", "5")))
     parser.add_argument("--sigma", type=float, default=0.25)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--max-running", type=int, default=int(os.environ.get("SIMULATED_MAX_RUNNING", "0")))
     parser.add_argument("--context-length", type=int, default=4096)
     options = parser.parse_args()
     timing = Timing(options.ttft_ms, options.itl_ms, options.sigma, options.seed)
     api_key = os.environ.get("BURSAR_ENGINE_API_KEY", "")
-    app = SimulatedServer(options.model, options.text, timing, options.context_length, api_key)
+    app = SimulatedServer(options.model, options.text, timing, options.context_length, api_key, options.max_running)
     uvicorn.run(app, host=options.host, port=options.port, log_level="warning", access_log=False, lifespan="off")
 
 

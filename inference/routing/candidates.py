@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
+from gpu_workers.messages import Heartbeat
 from inference.catalog import Candidate
 from inference.events import Priority
 from inference.fleet import FleetState
@@ -108,16 +109,22 @@ class Assessed:
 
 def load_of(deployment: str, fleet: FleetState, outstanding: int) -> Load:
     beats = [beat for beat in fleet.workers.values() if beat.deployment == deployment and beat.engine_ready]
-    reported = sum(beat.running + beat.waiting for beat in beats)
+    # A worker's running attempts include those that wait inside its engine.
+    reported = sum(beat.running for beat in beats)
     hits = [beat.prefix_hits for beat in beats if beat.prefix_hits is not None]
     return Load(
         ready=len(fleet.ready(deployment)),
         # Heartbeats are up to a second and a half old; what this process sent since then it knows itself.
         in_flight=max(reported, outstanding),
-        capacity=sum(beat.capacity for beat in beats),
+        capacity=sum(_capacity(beat) for beat in beats),
         kv_use=min((beat.kv_use or 0.0 for beat in beats), default=0.0),
         prefix_hits=sum(hits) / len(hits) if hits else 0.0,
     )
+
+
+def _capacity(beat: Heartbeat) -> int:
+    """An engine in which requests wait takes no more at once than it has, however many its worker would hold."""
+    return max(1, beat.running - beat.waiting) if beat.waiting else beat.capacity
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.attempts import Attempts
 from gpu_workers.engines.base import End, EngineBroken, EngineRefused, Piece
+from gpu_workers.engines.metrics import EngineLoad
 from gpu_workers.messages import Claimed, Done, Failed, Frame, GenerateTask, Usage, cancelled_key
 from tests.gpu_workers.replies import frames_of, text_of
 from tests.gpu_workers.tasks import PROMPT, SEAL_KEY, task
@@ -35,6 +36,9 @@ class ScriptedEngine:
 
     async def is_ready(self) -> bool:
         return True
+
+    async def load(self) -> EngineLoad:
+        return EngineLoad()
 
     async def stream(self, task: GenerateTask) -> AsyncIterator[Piece | End]:
         self.asked += 1
