@@ -22,6 +22,7 @@ import uvloop
 
 from tests.bench import routing
 from tests.bench.load import TOKENS, Direct, Sockets, Timing, run
+from tests.bench.steps import measure_steps
 from tests.client import ChatClient
 from tests.services import running_services
 from tests.stack import Stack, running_stack
@@ -140,9 +141,15 @@ async def _until_running(http: aiohttp.ClientSession, stack: Stack, count: int) 
 
 
 def lift_limits(stack: Stack) -> None:
-    """The demo's limits are for one person; the load is that of many."""
+    """The demo's limits are for one person; the load is that of many, with budgets."""
     with psycopg.connect(stack.environment["BURSAR_DATABASE_URL"]) as connection:
         connection.execute("UPDATE accounts_organisation SET requests_per_minute = 1000000, concurrent_answers = 10000")
+        # A month's and a year's budget, so that money is held and settled as in earnest.
+        connection.execute(
+            "INSERT INTO inference_budget (id, organisation_id, period, amount, warn_at, degrade_at, refuse_batch_at,"
+            " refuse_at, is_enabled) SELECT gen_random_uuid(), id, period, 1000000, 80, 90, 95, 100, true"
+            " FROM accounts_organisation, unnest(ARRAY['month', 'year']) AS period"
+        )
     time.sleep(2)  # the snapshot is polled
 
 
@@ -165,6 +172,7 @@ def main() -> None:
         uvloop.run(measure_latency(stack, options.rate, options.count))
         uvloop.run(measure_idle_sockets(stack))
         uvloop.run(measure_leaving(stack))
+        uvloop.run(measure_steps(stack))
 
 
 if __name__ == "__main__":
