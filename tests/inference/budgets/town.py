@@ -25,12 +25,16 @@ class Town:
     """An organisation with budgets, and banks as its web processes have them."""
 
     def __init__(self, services: Services, database: str) -> None:
+        self.valkey_url = services.valkey.url(5)
+        self._database = database
+        self.start_over()
+
+    def start_over(self) -> None:
+        """A new organisation, no budget, and a Valkey that knows nothing."""
         Budget.objects.all().delete()
         Exchange.objects.all().delete()
         self.organisation = people.organisation(f"o{uuid4().hex[:8]}")
         self.deployment = people.deployment()
-        self.valkey_url = services.valkey.url(5)
-        self._database = database
         with redis.Redis.from_url(self.valkey_url) as valkey:
             valkey.flushdb()
 
