@@ -33,6 +33,7 @@ class Caller:
     api_key_id: UUID | None
     limits: Limits
     team_id: UUID | None = None
+    role: str | None = None
 
     @property
     def name(self) -> str:
@@ -41,7 +42,10 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One prompt as it came in, parsed. `messages` are new; `history` was inspected when it was new."""
+    """One prompt as it came in, parsed. `messages` are new; `history` was inspected when it was new.
+
+    `tag` is what the caller calls the task; `previous_deployment` is where the conversation's last answer came from.
+    """
 
     exchange_id: UUID
     request_id: str
@@ -50,6 +54,8 @@ class Ask:
     messages: tuple[ChatMessage, ...]
     sampling: Sampling
     priority: Priority = "interactive"
+    tag: str | None = None
+    previous_deployment: str | None = None
     conversation_id: UUID | None = None
     history: tuple[ChatMessage, ...] = ()
     history_ids: tuple[UUID, ...] = ()

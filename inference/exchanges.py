@@ -166,7 +166,8 @@ class Exchange:
         )
 
     def _facts(self) -> dict[str, Any]:
-        return {"caller": self.caller.name, "channel": self.ask.channel, "request_id": self.ask.request_id}
+        facts = {"caller": self.caller.name, "channel": self.ask.channel, "request_id": self.ask.request_id}
+        return facts | ({"tag": self.ask.tag} if self.ask.tag else {})
 
 
 def insert_attempt(exchange: UUID, number: int, attempt: AttemptRun) -> Statement:

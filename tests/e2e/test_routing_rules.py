@@ -16,6 +16,7 @@ from tests.stack import Stack
 
 RULES: list[dict[str, Any]] = [
     {"name": "never", "conditions": {"priorities": ["batch"]}, "route": {}},
+    {"name": "tagged", "conditions": {"tags": ["summary"]}, "route": {"clamps": {"max_tokens": 3}}},
     {"name": "personal", "conditions": {"findings": ["CREDIT_CARD"]}, "route": {"clamps": {"max_tokens": 2}}},
     {"name": "rest", "conditions": {"models": ["quick"]}, "route": {"clamps": {"max_tokens": 4}}},
 ]
@@ -72,10 +73,15 @@ async def test_rules_in_force_hold_in_every_process_and_are_in_the_record(live_s
         assert events[-1]["usage"]["completion_tokens"] == 4
         route = route_of(live_stack, events[0]["exchange"])
         assert (route["rule_set"], route["rule"], route["alias"]) == (1, "rest", "quick")
-        assert [rule.get("failed") for rule in route["rules"]] == ["priorities", "findings", None]
+        assert [rule.get("failed") for rule in route["rules"]] == ["priorities", "tags", "findings", None]
 
         events = await client.answer("my card is 4111 1111 1111 1111", model="quick")
         assert events[-1]["usage"]["completion_tokens"] == 2
         route = route_of(live_stack, events[0]["exchange"])
         assert route["rule"] == "personal"
         assert "4111" not in json.dumps(route)
+
+        events = await client.answer("why is the sky blue", model="quick", tag="summary")
+        assert events[-1]["usage"]["completion_tokens"] == 3
+        route = route_of(live_stack, events[0]["exchange"])
+        assert route["rule"] == "tagged"

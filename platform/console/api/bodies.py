@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from console.chat.protocol import MAX_TOKENS, Stop, check_text, default_max_tokens, invalid_value
+from console.chat.protocol import MAX_TOKENS, Stop, Tag, check_text, default_max_tokens, invalid_value
 from gpu_workers.messages import ChatMessage, Sampling
 from inference.errors import Refusal
 from inference.events import Priority
@@ -55,6 +55,7 @@ class CompletionBody(Struct, frozen=True, forbid_unknown_fields=True):
     user: Annotated[str, Meta(max_length=256)] | None = None
     response_format: dict[str, Any] | None = None
     priority: Priority = "interactive"
+    tag: Tag | None = None
 
     def chat(self) -> tuple[ChatMessage, ...]:
         return tuple(_chat_message(message) for message in self.messages)

@@ -113,6 +113,7 @@ def _ask(body: CompletionBody, request_id: str) -> Ask:
         messages=body.chat(),
         sampling=body.sampling(candidate.context_length),
         priority=body.priority,
+        tag=body.tag,
     )
 
 

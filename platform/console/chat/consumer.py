@@ -224,6 +224,8 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
             with_intent=lambda title: [touch_conversation(conversation_id, caller, title)],
             history=history.messages,
             history_ids=history.exchange_ids,
+            previous_deployment=history.deployment,
+            tag=send.tag,
         )
 
     # chat.cancel and chat.resume

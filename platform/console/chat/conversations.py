@@ -22,8 +22,8 @@ OWNED = (
     " AND user_id IS NOT DISTINCT FROM %s AND api_key_id IS NOT DISTINCT FROM %s"
 )
 TURNS = (
-    "SELECT id FROM inference_exchange WHERE conversation_id = %s AND status IN ('finished', 'cancelled')"
-    " ORDER BY opened_at DESC LIMIT %s"
+    "SELECT e.id, d.slug FROM inference_exchange e JOIN inference_deployment d ON d.id = e.deployment_id"
+    " WHERE e.conversation_id = %s AND e.status IN ('finished', 'cancelled') ORDER BY e.opened_at DESC LIMIT %s"
 )
 # The title is set once; the first words of the first prompt, masked as the prompt was.
 UPSERT = (
@@ -36,8 +36,11 @@ UPSERT = (
 
 @dataclass(frozen=True, slots=True)
 class History:
+    """`deployment` is where the last turn was answered: its engine may still have the prompt's beginning."""
+
     messages: tuple[ChatMessage, ...] = ()
     exchange_ids: tuple[UUID, ...] = ()
+    deployment: str | None = None
 
 
 async def read_history(pool: Pool, conversation_id: UUID, caller: Caller, max_chars: int) -> History:
@@ -60,7 +63,7 @@ async def read_history(pool: Pool, conversation_id: UUID, caller: Caller, max_ch
             break
         kept.insert(0, (exchange_id, (ChatMessage("user", turn.prompt), ChatMessage("assistant", turn.answer))))
     messages = tuple(message for _, pair in kept for message in pair)
-    return History(messages, tuple(exchange_id for exchange_id, _ in kept))
+    return History(messages, tuple(exchange_id for exchange_id, _ in kept), found[0][1] if found else None)
 
 
 def touch_conversation(conversation_id: UUID, caller: Caller, title: str) -> Statement:

@@ -18,6 +18,8 @@ MAX_FRAME_BYTES = 64 * 1024
 MAX_TOKENS = 32_768
 
 ClientId = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:\-]+\Z")]
+# What a task is called by those who ask for it: routing rules and reports go by it, and it is no content.
+Tag = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:\-]+\Z")]
 Stop = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
@@ -51,6 +53,7 @@ class ChatSend(Struct, frozen=True, tag="chat.send", tag_field="type", forbid_un
     parameters: Parameters | None = None
     linger_ms: Annotated[int, Meta(ge=0, le=60_000)] = 500
     priority: Priority = "interactive"
+    tag: Tag | None = None
 
 
 class ChatCancel(Struct, frozen=True, tag="chat.cancel", tag_field="type", forbid_unknown_fields=True):
