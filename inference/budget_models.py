@@ -6,6 +6,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
+from django.contrib.postgres.functions import RandomUUID
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -257,3 +258,29 @@ class Transfer(models.Model):
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()} {self.amount} USD"
+
+
+class LedgerDay(models.Model):
+    """Transfers of one day (UTC) and one kind of each, added up (inference.rollups). Made anew, never edited."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, db_default=RandomUUID(), editable=False)
+    day = models.DateField(db_index=True)
+    kind = models.CharField(max_length=12, choices=TransferKind.choices)
+    organisation = models.ForeignKey("accounts.Organisation", on_delete=models.PROTECT, null=True, related_name="+")
+    team_id = models.UUIDField("team", null=True)
+    api_key_id = models.UUIDField("API key", null=True)
+    user_id = models.UUIDField("user", null=True)
+    deployment = models.ForeignKey("inference.Deployment", on_delete=models.PROTECT, related_name="+")
+    external = models.BooleanField()
+    model = models.CharField(max_length=100)
+    amount = models.DecimalField("amount (USD)", max_digits=24, decimal_places=12)
+    prompt_tokens = models.BigIntegerField()
+    cached_tokens = models.BigIntegerField()
+    completion_tokens = models.BigIntegerField("answer tokens")
+    transfers = models.BigIntegerField()
+
+    class Meta:
+        ordering = ["-day"]
+
+    def __str__(self) -> str:
+        return f"{self.day} {self.model} {self.amount} USD"

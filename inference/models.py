@@ -219,5 +219,5 @@ class BudgetState(models.Model):
         return f"generation {self.generation}"
 
 
-from inference.budget_models import Budget, BudgetCrossing, Limit, Transfer  # noqa: E402, F401
+from inference.budget_models import Budget, BudgetCrossing, LedgerDay, Limit, Transfer  # noqa: E402, F401
 from inference.routing.models import RoutingRule, RoutingRuleSet  # noqa: E402, F401 - Django looks for tables here

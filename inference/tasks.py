@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from celery import shared_task
 
-from inference import overdue, reconcile
+from inference import overdue, reconcile, rollups
 
 
 @shared_task(name="inference.reconcile_exchanges")
@@ -15,3 +17,8 @@ def reconcile_exchanges() -> int:
 @shared_task(name="inference.settle_overdue")
 def settle_overdue() -> int:
     return overdue.settle_overdue()
+
+
+@shared_task(name="inference.roll_up")
+def roll_up() -> int:
+    return rollups.roll_up(datetime.now(UTC))
