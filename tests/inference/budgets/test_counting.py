@@ -1,0 +1,65 @@
+"""What Valkey counts is what the ledger will say: whatever is paused, switched off, forgotten or late meanwhile."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+import redis
+
+from compliance.audit.writer import RecordUnavailable
+from gpu_workers.messages import owner_key
+from inference.overdue import settle_overdue
+from inference.reservations import RESERVED_UNTIL, Reservation
+from tests.inference.budgets.bank import Bank
+from tests.inference.budgets.town import CENT, Town, admitted
+
+
+def leases_run_out(valkey_url: str) -> None:
+    with redis.Redis.from_url(valkey_url) as valkey:
+        for name in valkey.zrange(RESERVED_UNTIL, 0, -1):
+            valkey.zadd(RESERVED_UNTIL, {name: 1})
+
+
+def test_a_process_that_was_paused_past_its_leases_cannot_spend_what_others_have_taken(town: Town, settings) -> None:
+    settings.VALKEY_URL = town.valkey_url
+    town.budget("1.00")
+    paused: list[Reservation] = []
+
+    async def pause(one: Bank) -> None:
+        paused.extend(await admitted([one], 100))
+
+    town.run(pause)
+    leases_run_out(town.valkey_url)
+    settle_overdue()
+
+    async def resume(one: Bank) -> None:
+        for _ in range(100):
+            await one.serve(CENT, CENT)
+        for reservation in paused:
+            with pytest.raises(RecordUnavailable):
+                await one.intend(reservation)
+        assert await one.spent() == Decimal("1.00")
+
+    town.run(resume)
+
+
+def test_what_a_living_process_gave_up_without_an_intent_is_free_again(town: Town, settings) -> None:
+    settings.VALKEY_URL = town.valkey_url
+    town.budget("1.00")
+
+    async def fail(one: Bank) -> None:
+        """As when PostgreSQL was away: whether the intent is recorded is not known here."""
+        await one.valkey.set(owner_key(one.owner), b"1", ex=60)
+        for reservation in await admitted([one], 100):
+            await one.admission.settle(reservation, None)
+
+    town.run(fail)
+    leases_run_out(town.valkey_url)
+    settle_overdue()
+
+    async def again(one: Bank) -> None:
+        assert len(await admitted([one], 200)) == 100
+
+    town.run(again)
