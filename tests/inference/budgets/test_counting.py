@@ -63,3 +63,23 @@ def test_what_a_living_process_gave_up_without_an_intent_is_free_again(town: Tow
         assert len(await admitted([one], 200)) == 100
 
     town.run(again)
+
+
+def test_a_settlement_does_not_make_a_count_that_valkey_has_forgotten(town: Town) -> None:
+    """A budget's hash can be gone where a period has passed or keys with a time to live are evicted."""
+    budget = town.budget("1.00")
+
+    async def work(one: Bank) -> None:
+        for _ in range(90):
+            await one.serve(CENT, CENT)
+        held = await admitted([one], 10)
+        key = one.book.by_id[budget.pk].key(datetime.now(UTC))
+        await one.valkey.delete(key)
+        for reservation in held:
+            await one.intend(reservation)
+            await one.book_answer(reservation, CENT)
+            await one.settle(reservation, CENT)
+        assert not await one.valkey.exists(key)
+        assert await admitted([one], 10) == []
+
+    town.run(work)
