@@ -38,7 +38,7 @@ _LUA = Path(__file__).with_name("lua")
 
 SPENT = """
     SELECT b.id, b.organisation_id, b.team_id, b.api_key_id, b.period, b.amount,
-           b.warn_at, b.degrade_at, b.refuse_batch_at, b.refuse_at, b.cheaper_model,
+           b.warn_at, b.degrade_at, b.refuse_batch_at, b.refuse_at, b.cheaper_model, b.is_enabled,
            COALESCE((SELECT sum(t.amount) FROM inference_transfer t
                      WHERE t.at >= CASE b.period WHEN 'month' THEN %(month)s::timestamptz ELSE %(year)s END
                        AND t.at < CASE b.period WHEN 'month' THEN %(next_month)s::timestamptz ELSE %(next_year)s END
@@ -47,7 +47,7 @@ SPENT = """
                                 WHEN b.organisation_id IS NOT NULL
                                 THEN t.organisation_id = b.organisation_id AND t.kind = 'answer'
                                 ELSE t.kind = 'engine_hours' OR t.external END), 0)
-    FROM inference_budget b WHERE b.is_enabled
+    FROM inference_budget b
 """
 OPEN = """
     SELECT id, owner, organisation_id, team_id, api_key_id, reserved, reserved_external, opened_at
@@ -131,7 +131,7 @@ async def _read(
         budgets = await _rows(connection, SPENT, _bounds(at))
         opened = await _rows(connection, OPEN, ())
         closed = await _rows(connection, CLOSED, [held])
-    book = book_of([row[:11] for row in budgets])
+    book = book_of([row[:12] for row in budgets])
     spent = [_spent(book, row, at) for row in budgets]
     return (generation[0][0], LEASE_S, spent, _open(book, opened), [str(row[0]) for row in closed], not lost)
 
@@ -152,7 +152,7 @@ def _bounds(at: datetime) -> dict[str, datetime]:
 def _spent(book: BudgetBook, row: Any, at: datetime) -> tuple[str, int, int]:
     budget = book.by_id[row[0]]
     forget = period_end(budget.period, at) + KEPT_AFTER - at
-    return budget.key(at), nano(row[11]), int(forget.total_seconds())
+    return budget.key(at), nano(row[12]), int(forget.total_seconds())
 
 
 def _open(book: BudgetBook, rows: list[Any]) -> list[tuple[str, str, list[tuple[str, int]]]]:

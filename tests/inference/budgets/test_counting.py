@@ -65,6 +65,29 @@ def test_what_a_living_process_gave_up_without_an_intent_is_free_again(town: Tow
     town.run(again)
 
 
+def test_what_was_spent_while_a_budget_was_switched_off_counts_when_it_is_on_again(town: Town) -> None:
+    budget = town.budget("1.00")
+
+    async def spend(one: Bank) -> None:
+        for _ in range(50):
+            await one.serve(CENT, CENT)
+
+    async def unlimited(one: Bank) -> None:
+        for _ in range(3):
+            await spend(one)
+
+    async def rest(one: Bank) -> None:
+        assert await admitted([one], 10) == []
+
+    town.run(spend)
+    budget.is_enabled = False
+    budget.save()
+    town.run(unlimited)
+    budget.is_enabled = True
+    budget.save()
+    town.run(rest)
+
+
 def test_a_settlement_does_not_make_a_count_that_valkey_has_forgotten(town: Town) -> None:
     """A budget's hash can be gone where a period has passed or keys with a time to live are evicted."""
     budget = town.budget("1.00")
