@@ -18,8 +18,10 @@ NANO = 1_000_000_000
 # Lua counts in doubles, which are exact up to 2**53: nine million dollars in nano-USD, twice over for what is held.
 MAX_CAP_USD = 4_000_000
 NO_CAP = 2**53
-# Tokens that a chat template puts around one message, generously.
+# Tokens that a chat template puts around one message, and around all of them (some add instructions of their own where
+# there are none), generously.
 TEMPLATE_TOKENS = 16
+PREAMBLE_TOKENS = 128
 # What one token stands for in a limit by tokens until the engine has counted them.
 CHARS_PER_TOKEN = 4
 
@@ -156,8 +158,15 @@ def demand_of(ask: Ask, candidates: Iterable[Candidate]) -> Demand:
 
 
 def _worst_cost(messages: tuple[ChatMessage, ...], answer_tokens: int, candidate: Candidate) -> Decimal:
-    # A byte-level vocabulary makes no more tokens than there are bytes; the context bounds them as well.
-    prompt = sum(len(message.content.encode()) + TEMPLATE_TOKENS for message in messages)
-    prompt = min(prompt, max(0, candidate.context_length - answer_tokens))
+    # A byte-level vocabulary makes no more tokens than there are bytes.
+    prompt = PREAMBLE_TOKENS + sum(len(message.content.encode()) + TEMPLATE_TOKENS for message in messages)
     prices = candidate.prices
-    return (prompt * max(prices.input, prices.cached) + answer_tokens * prices.output) / 1_000_000
+    input_price = max(prices.input, prices.cached)
+    # The context bounds both together; where they do not fit, an engine or a rule may shorten the answer.
+    excess = max(0, prompt + answer_tokens - candidate.context_length)
+    if input_price > prices.output:
+        answer_tokens = max(0, answer_tokens - excess)
+        prompt = min(prompt, candidate.context_length)
+    else:
+        prompt = max(0, prompt - excess)
+    return (prompt * input_price + answer_tokens * prices.output) / 1_000_000
