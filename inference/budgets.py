@@ -62,6 +62,10 @@ def period_end(period: Period, at: datetime) -> datetime:
     return datetime(start.year, start.month + 1, 1, tzinfo=UTC)
 
 
+def key_of(budget: UUID, period: Period, at: datetime) -> str:
+    return f"bursar:budget:{budget}:{period_label(period, at)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """What a scope may spend in a period. `cap` is in nano-USD, `percents` of it in the order of `Stage`."""
@@ -79,7 +83,7 @@ class Budget:
 
     def key(self, at: datetime) -> str:
         """Where Valkey counts the budget's period that `at` lies in."""
-        return f"bursar:budget:{self.id}:{period_label(self.period, at)}"
+        return key_of(self.id, self.period, at)
 
     def thresholds(self) -> list[int]:
         return [int(self.cap * percent / 100) for percent in self.percents] if self.is_enabled else []

@@ -6,6 +6,7 @@ intent when others have the money. All are counted anew, under a generation in w
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import cast
 from uuid import UUID
 
@@ -16,13 +17,15 @@ from django.conf import settings
 
 from inference.admission import SETTLE_SCRIPT
 from inference.budget_models import Budget, Transfer
-from inference.budgets import nano
+from inference.budgets import Period, key_of, nano
 from inference.models import Exchange, ExchangeStatus
 from inference.reservations import RESERVATIONS, RESERVED_UNTIL, STATE, Used
 
 log = structlog.get_logger(__name__)
 
 MOST_AT_ONCE = 10_000
+# Whatever was admitted before a budget was known to every process has ended by then, a late outcome included.
+YOUNG = timedelta(minutes=5)
 
 
 class _Held(msgspec.Struct, array_like=True):
@@ -41,10 +44,18 @@ def settle_overdue() -> int:
         seconds, _ = cast(tuple[int, int], valkey.time())
         names = cast(list[bytes], valkey.zrangebyscore(RESERVED_UNTIL, "-inf", seconds, start=0, num=MOST_AT_ONCE))
         used = _used([UUID(name.decode()) for name in names])
+        _forget_young_counts(valkey)
         settled = sum(_settle(valkey, UUID(name.decode()), used) for name in names)
     if settled:
         log.warning("reservations_settled", settled=settled)
     return settled
+
+
+def _forget_young_counts(valkey: redis.Redis) -> None:
+    """A new budget's count misses what was admitted before the budget was known: its next request counts it again."""
+    now = datetime.now(UTC)
+    for budget, period in Budget.objects.filter(created_at__gte=now - YOUNG).values_list("id", "period"):
+        valkey.delete(key_of(budget, cast(Period, period), now))
 
 
 def _used(exchanges: list[UUID]) -> dict[UUID, Used | None]:

@@ -106,3 +106,28 @@ def test_a_settlement_does_not_make_a_count_that_valkey_has_forgotten(town: Town
         assert await admitted([one], 10) == []
 
     town.run(work)
+
+
+def test_a_new_budget_gets_what_was_admitted_before_it_was_known(town: Town, settings) -> None:
+    """A request under way, or one of a process that has not read the new configuration yet."""
+    settings.VALKEY_URL = town.valkey_url
+    early: list[Reservation] = []
+
+    async def admit(one: Bank) -> None:
+        early.extend(await admitted([one], 100))
+
+    async def end(one: Bank) -> None:
+        assert len(await admitted([one], 1)) == 1
+        for reservation in early:
+            await one.intend(reservation)
+            await one.book_answer(reservation, CENT)
+            await one.settle(reservation, CENT)
+
+    async def rest(one: Bank) -> None:
+        assert await admitted([one], 10) == []
+
+    town.run(admit)
+    town.budget("1.00", created_at=datetime.now(UTC))
+    town.run(end)
+    settle_overdue()
+    town.run(rest)
