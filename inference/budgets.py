@@ -17,8 +17,11 @@ from inference.events import Ask
 NANO = 1_000_000_000
 # Lua counts in doubles, which are exact up to 2**53: nine million dollars in nano-USD, twice over for what is held.
 MAX_CAP_USD = 4_000_000
-# Tokens that a chat template puts around one message, generously.
+NO_CAP = 2**53
+# Tokens that a chat template puts around one message, and around all of them (some add instructions of their own where
+# there are none), generously.
 TEMPLATE_TOKENS = 16
+PREAMBLE_TOKENS = 128
 # What one token stands for in a limit by tokens until the engine has counted them.
 CHARS_PER_TOKEN = 4
 
@@ -59,6 +62,10 @@ def period_end(period: Period, at: datetime) -> datetime:
     return datetime(start.year, start.month + 1, 1, tzinfo=UTC)
 
 
+def key_of(budget: UUID, period: Period, at: datetime) -> str:
+    return f"bursar:budget:{budget}:{period_label(period, at)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """What a scope may spend in a period. `cap` is in nano-USD, `percents` of it in the order of `Stage`."""
@@ -71,13 +78,15 @@ class Budget:
     cap: int
     percents: tuple[Decimal, Decimal, Decimal, Decimal]
     cheaper_model: str = ""
+    # One that is switched off refuses nothing and is counted all the same: it may be switched on again.
+    is_enabled: bool = True
 
     def key(self, at: datetime) -> str:
         """Where Valkey counts the budget's period that `at` lies in."""
-        return f"bursar:budget:{self.id}:{period_label(self.period, at)}"
+        return key_of(self.id, self.period, at)
 
     def thresholds(self) -> list[int]:
-        return [int(self.cap * percent / 100) for percent in self.percents]
+        return [int(self.cap * percent / 100) for percent in self.percents] if self.is_enabled else []
 
     def stage_of(self, amount: int) -> Stage:
         """The highest stage that this many nano-USD reach."""
@@ -85,13 +94,15 @@ class Budget:
 
     def cap_for(self, priority: str) -> int:
         """Nano-USD up to which a request of this class may reserve."""
+        if not self.is_enabled:
+            return NO_CAP
         percent = self.percents[2] if priority == "batch" else self.percents[3]
         return int(self.cap * percent / 100)
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetBook:
-    """The budgets in force."""
+    """The budgets, those that are switched off included."""
 
     by_scope: dict[tuple[Scope, UUID | None], tuple[Budget, ...]] = field(default_factory=dict)
     by_id: dict[UUID, Budget] = field(default_factory=dict)
@@ -105,12 +116,13 @@ class BudgetBook:
 
 
 def book_of(rows: Iterable[Sequence[Any]]) -> BudgetBook:
-    """From rows of id, organisation, team, key, period, amount (USD), the four steps in percent, cheaper model."""
+    """From rows of id, organisation, team, key, period, amount (USD), the four steps (%), cheaper model, enabled."""
     by_scope: dict[tuple[Scope, UUID | None], tuple[Budget, ...]] = {}
     by_id = {}
-    for budget_id, organisation, team, api_key, period, amount, *percents, cheaper in rows:
+    for budget_id, organisation, team, api_key, period, amount, *percents, cheaper, enabled in rows:
         scope, scope_id = _scope_of(organisation, team, api_key)
-        budget = Budget(budget_id, scope, scope_id, organisation, period, nano(amount), tuple(percents), cheaper)
+        steps = tuple(percents)
+        budget = Budget(budget_id, scope, scope_id, organisation, period, nano(amount), steps, cheaper, enabled)
         by_scope[scope, scope_id] = (*by_scope.get((scope, scope_id), ()), budget)
         by_id[budget_id] = budget
     return BudgetBook(by_scope, by_id)
@@ -150,8 +162,15 @@ def demand_of(ask: Ask, candidates: Iterable[Candidate]) -> Demand:
 
 
 def _worst_cost(messages: tuple[ChatMessage, ...], answer_tokens: int, candidate: Candidate) -> Decimal:
-    # A byte-level vocabulary makes no more tokens than there are bytes; the context bounds them as well.
-    prompt = sum(len(message.content.encode()) + TEMPLATE_TOKENS for message in messages)
-    prompt = min(prompt, max(0, candidate.context_length - answer_tokens))
+    # A byte-level vocabulary makes no more tokens than there are bytes.
+    prompt = PREAMBLE_TOKENS + sum(len(message.content.encode()) + TEMPLATE_TOKENS for message in messages)
     prices = candidate.prices
-    return (prompt * max(prices.input, prices.cached) + answer_tokens * prices.output) / 1_000_000
+    input_price = max(prices.input, prices.cached)
+    # The context bounds both together; where they do not fit, an engine or a rule may shorten the answer.
+    excess = max(0, prompt + answer_tokens - candidate.context_length)
+    if input_price > prices.output:
+        answer_tokens = max(0, answer_tokens - excess)
+        prompt = min(prompt, candidate.context_length)
+    else:
+        prompt = max(0, prompt - excess)
+    return (prompt * input_price + answer_tokens * prices.output) / 1_000_000

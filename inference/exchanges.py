@@ -19,6 +19,7 @@ from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import ChatMessage, Usage
 from inference import metering
 from inference.budgets import NANO
+from inference.catalog import Catalog
 from inference.errors import Refusal
 from inference.events import Ask, Caller
 from inference.generation import AttemptRun, Generation
@@ -54,6 +55,8 @@ class Exchange:
     ask: Ask
     caller: Caller
     owner: str
+    # As it was when the exchange opened: it goes nowhere that its money was not held for.
+    catalog: Catalog = field(default_factory=Catalog)
     opened_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     opened: float = field(default_factory=time.monotonic)
     messages: tuple[ChatMessage, ...] = ()

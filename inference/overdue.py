@@ -1,7 +1,12 @@
-"""Reservations that nobody renews any more: compared with the ledger, and settled by what it says."""
+"""Reservations that nobody renews any more: compared with the ledger, and settled by what it says.
+
+One that the database does not know is not simply freed: its process may only have been paused, and would commit its
+intent when others have the money. All are counted anew, under a generation in which that intent is refused.
+"""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import cast
 from uuid import UUID
 
@@ -10,16 +15,17 @@ import redis
 import structlog
 from django.conf import settings
 
-from gpu_workers.messages import owner_key
 from inference.admission import SETTLE_SCRIPT
 from inference.budget_models import Budget, Transfer
-from inference.budgets import nano
+from inference.budgets import Period, key_of, nano
 from inference.models import Exchange, ExchangeStatus
-from inference.reservations import RESERVATIONS, RESERVED_UNTIL, Used
+from inference.reservations import RESERVATIONS, RESERVED_UNTIL, STATE, Used
 
 log = structlog.get_logger(__name__)
 
 MOST_AT_ONCE = 10_000
+# Whatever was admitted before a budget was known to every process has ended by then, a late outcome included.
+YOUNG = timedelta(minutes=5)
 
 
 class _Held(msgspec.Struct, array_like=True):
@@ -30,15 +36,26 @@ class _Held(msgspec.Struct, array_like=True):
 
 
 def settle_overdue() -> int:
-    """Settle every overdue reservation whose end is known; how many. Raises `redis.RedisError`."""
+    """Settle every overdue reservation whose end is known; how many. Raises `redis.RedisError`.
+
+    Those without an intent are gone with the next request, which finds the budgets closed and counts them.
+    """
     with redis.Redis.from_url(settings.VALKEY_URL, socket_timeout=5) as valkey:
         seconds, _ = cast(tuple[int, int], valkey.time())
         names = cast(list[bytes], valkey.zrangebyscore(RESERVED_UNTIL, "-inf", seconds, start=0, num=MOST_AT_ONCE))
         used = _used([UUID(name.decode()) for name in names])
+        _forget_young_counts(valkey)
         settled = sum(_settle(valkey, UUID(name.decode()), used) for name in names)
     if settled:
         log.warning("reservations_settled", settled=settled)
     return settled
+
+
+def _forget_young_counts(valkey: redis.Redis) -> None:
+    """A new budget's count misses what was admitted before the budget was known: its next request counts it again."""
+    now = datetime.now(UTC)
+    for budget, period in Budget.objects.filter(created_at__gte=now - YOUNG).values_list("id", "period"):
+        valkey.delete(key_of(budget, cast(Period, period), now))
 
 
 def _used(exchanges: list[UUID]) -> dict[UUID, Used | None]:
@@ -60,12 +77,13 @@ def _settle(valkey: redis.Redis, exchange: UUID, used: dict[UUID, Used | None]) 
     if packed is None:
         valkey.zrem(RESERVED_UNTIL, str(exchange))
         return False
-    held = msgspec.msgpack.decode(packed, type=_Held)
-    if exchange not in used and valkey.exists(owner_key(held.owner)):
-        return False  # admitted and not recorded yet: its process lives and will say
-    found = used.get(exchange, Used())
+    if exchange not in used:
+        valkey.delete(STATE)
+        return False
+    found = used[exchange]
     if found is None:
         return False  # open: its process, or the reconciliation of exchanges, ends it
+    held = msgspec.msgpack.decode(packed, type=_Held)
     keys = [key for key, _ in held.budgets] if isinstance(held.budgets, list) else []
     request = msgspec.msgpack.encode([str(exchange), 0, [], _amounts(keys, found)])
     valkey.eval(SETTLE_SCRIPT, 2, RESERVATIONS, RESERVED_UNTIL, request)

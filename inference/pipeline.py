@@ -34,7 +34,7 @@ from inference.leases import Leases
 from inference.limits import LimitBook
 from inference.mirroring import Mirrors
 from inference.refusals import RefusalRecorder
-from inference.reservations import Claims, Reservation
+from inference.reservations import Claims, Reservation, Used
 from inference.routing import Decision
 from inference.routing.facts import facts_of
 from inference.routing.live import LiveState, share
@@ -104,7 +104,7 @@ class Pipeline:
 
     async def serve(self, ask: Ask, caller: Caller, cancellation: Cancellation) -> AsyncIterator[Event]:
         """Serve one exchange: Started, Deltas, then Finished; or Refused. Raises nothing to the transport."""
-        exchange = Exchange(ask, caller, self.owner)
+        exchange = Exchange(ask, caller, self.owner, self.catalog)
         inspection = Beforehand(lambda: self._inspect_prompt(exchange))
         if self._calm.is_calm(caller.name):
             inspection.start()  # while Valkey is asked whether there is room
@@ -146,24 +146,30 @@ class Pipeline:
             self.live.ended(exchange.id, *ending(generation), time.monotonic())
         exchange.intent_recorded = await _is_recorded(recorded)
         if not exchange.intent_recorded:
-            refused = recorded.exception()
-            if isinstance(refused, RecordUnavailable) and refused.sqlstate == COUNTED_ANEW:
-                failure = await self._admission.count_again()
-            raise failure or audit_unavailable()
+            # Without an outcome nothing is ever billed: the money is free, whatever became of the intent.
+            exchange.used = Used(tokens=reservation.claims.demand.tokens)
+            raise await self._unrecorded(recorded, failure)
         last = await self._end(exchange, reservation, generation, failure)
         yield last
         if isinstance(last, Finished):
             self._mirrors.send(exchange.id, decision.mirror, _prompt(exchange, decision))
 
+    async def _unrecorded(self, recorded: asyncio.Future[None], failure: Refusal | None) -> Refusal:
+        """What the caller is told whose intent could not be recorded."""
+        refused = recorded.exception()
+        if isinstance(refused, RecordUnavailable) and refused.sqlstate == COUNTED_ANEW:
+            return await self._admission.count_again()
+        return failure or audit_unavailable()
+
     def _route(self, exchange: Exchange, reservation: Reservation) -> Decision:
         """Decide, and count the request as under way. Raises `Refusal`."""
         facts = structs.replace(
             facts_of(exchange.ask, exchange.caller, (finding.entity for finding in exchange.prompt_findings)),
-            model=self._model(exchange.ask, reservation),
+            model=_model(exchange, reservation),
             budget_state=reservation.stage.name.lower(),
         )
         fleet, at_s = self._dispatcher.fleet.current(), time.monotonic()
-        decision = routing.decide(exchange.ask, self.catalog, fleet, facts=facts, live=self.live, at_s=at_s)
+        decision = routing.decide(exchange.ask, exchange.catalog, fleet, facts=facts, live=self.live, at_s=at_s)
         exchange.deadline_s = min(exchange.deadline_s, decision.deadline_s or exchange.deadline_s)
         chosen = decision.candidate.deployment
         self.live.begin(exchange.id, chosen, decision.prompt_tokens, decision.queue_ms, at_s)
@@ -177,13 +183,6 @@ class Pipeline:
 
         prompt = _prompt(exchange, decision)
         return Generation(self._dispatcher, decision.candidate, prompt, fallbacks=decision.fallbacks, moved=moved)
-
-    def _model(self, ask: Ask, reservation: Reservation) -> str | None:
-        """The model asked for, or the cheaper one of a budget that is nearly spent."""
-        for budget, stage in reservation.reached:
-            if stage >= Stage.DEGRADED and budget.cheaper_model in self.catalog.models:
-                return budget.cheaper_model
-        return ask.model
 
     @asynccontextmanager
     async def _admitted(self, exchange: Exchange) -> AsyncIterator[Reservation]:
@@ -202,13 +201,13 @@ class Pipeline:
 
     def _claims(self, exchange: Exchange) -> Claims:
         """What the exchange falls under, and what it may cost at most. Raises `Refusal`."""
-        ask, caller = exchange.ask, exchange.caller
-        candidates = routing.find_candidates(ask.model, self.catalog)
+        ask, caller, catalog = exchange.ask, exchange.caller, exchange.catalog
+        candidates = routing.find_candidates(ask.model, catalog)
         # Where it goes is not decided yet: what is held pays for the dearest place that it may go to.
         budgets = self.budgets.for_scopes(caller.organisation_id, caller.team_id, caller.api_key_id)
-        reachable = {*candidates, *routing.reachable_by_rules(self.catalog)}
+        reachable = {*candidates, *routing.reachable_by_rules(catalog)}
         for budget in budgets:
-            reachable.update(self.catalog.models.get(budget.cheaper_model, ()))
+            reachable.update(catalog.models.get(budget.cheaper_model, ()))
         return Claims(
             limits=self.limits.for_request(caller, candidates[0].model),
             budgets=budgets,
@@ -220,7 +219,7 @@ class Pipeline:
     async def _inspect_prompt(self, exchange: Exchange) -> None:
         """Mask the new messages. Raises `Refusal`, `InspectionUnavailable`: what is not inspected is not sent on."""
         ask = exchange.ask
-        candidate = routing.find_candidates(ask.model, self.catalog)[0]
+        candidate = routing.find_candidates(ask.model, exchange.catalog)[0]
         _refuse_oversized(ask, candidate.context_length)
         await self._refuse_personal_parameters(ask)
         found = await self._inspector.find_all([message.content for message in ask.messages])
@@ -292,6 +291,14 @@ class Pipeline:
         """Not waited for: a refusal is told at once, and is no promise that depends on the record."""
         if not exchange.intent_recorded and self._refusals.may_record(exchange.caller.name):
             self._writer.submit(exchange.refusal(refusal))
+
+
+def _model(exchange: Exchange, reservation: Reservation) -> str | None:
+    """The model asked for, or the cheaper one of a budget that is nearly spent."""
+    for budget, stage in reservation.reached:
+        if stage >= Stage.DEGRADED and budget.cheaper_model in exchange.catalog.models:
+            return budget.cheaper_model
+    return exchange.ask.model
 
 
 def _prompt(exchange: Exchange, decision: Decision) -> Prompt:

@@ -69,8 +69,8 @@ SELECT_LIMITS = """
 """
 SELECT_BUDGETS = """
     SELECT id, organisation_id, team_id, api_key_id, period, amount, warn_at, degrade_at, refuse_batch_at, refuse_at,
-           cheaper_model
-    FROM inference_budget WHERE is_enabled ORDER BY created_at
+           cheaper_model, is_enabled
+    FROM inference_budget ORDER BY created_at
 """
 
 

@@ -3,11 +3,16 @@
 -- KEYS  1 state of the budgets
 --       2 reservations: exchange -> packed {owner, budgets}
 --       3 the same exchanges by the end of their lease
+--       4 whose count it is
 -- ARGV  1 packed {generation, lease_s, spent, open, closed, keeps}
 --         spent: {budget key, nano-USD, seconds until it is forgotten}
 --         open:  {exchange, owner, {{budget key, nano-USD}...}}: intents without an outcome
 --         closed: exchanges that the ledger has, whose reservation is no longer needed
 --         keeps: whether reservations that the ledger does not know yet are kept (they are not, after a loss of data)
+--       2 who counted: nothing is brought in where another has begun to count since
+if redis.call('GET', KEYS[4]) ~= ARGV[2] then
+  return redis.error_reply('SUPERSEDED another process counts the budgets')
+end
 local generation, lease_s, spent, open, closed, keeps = unpack(cmsgpack.unpack(ARGV[1]))
 local until_s = tonumber(redis.call('TIME')[1]) + lease_s
 

@@ -29,12 +29,14 @@ local packed = redis.call('HGET', KEYS[1], exchange)
 if not packed then return {} end
 local _, budgets = unpack(cmsgpack.unpack(packed))
 local now = {}
-for index, budget in ipairs(budgets) do
+for _, budget in ipairs(budgets) do
   local key, reserved = unpack(budget)
-  local amount = amounts[key] or 0
-  redis.call('HINCRBY', key, 'reserved', -reserved)
-  local spent = redis.call('HINCRBY', key, 'spent', amount)
-  now[index] = {key, spent}
+  -- A count that is gone is not begun anew here, as if nothing else had been spent: the ledger has this amount, too.
+  if redis.call('HEXISTS', key, 'spent') == 1 then
+    redis.call('HINCRBY', key, 'reserved', -reserved)
+    local spent = redis.call('HINCRBY', key, 'spent', amounts[key] or 0)
+    now[#now + 1] = {key, spent}
+  end
 end
 redis.call('HDEL', KEYS[1], exchange)
 redis.call('ZREM', KEYS[2], exchange)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from uuid import uuid4
 
@@ -39,10 +40,11 @@ class Town:
             valkey.flushdb()
 
     def budget(self, usd: str, **fields: object) -> Budget:
-        return Budget.objects.create(organisation=self.organisation, amount=Decimal(usd), **fields)
+        of_old = {"created_at": datetime.now(UTC) - timedelta(hours=1)}
+        return Budget.objects.create(organisation=self.organisation, amount=Decimal(usd), **of_old | fields)
 
     def platform_budget(self, usd: str) -> Budget:
-        return Budget.objects.create(amount=Decimal(usd))
+        return Budget.objects.create(amount=Decimal(usd), created_at=datetime.now(UTC) - timedelta(hours=1))
 
     def run(self, work: Callable[..., Awaitable[None]], *, banks: int = 1, **options: bool) -> None:
         """Give `work` this many banks that share Valkey and the database."""
