@@ -19,6 +19,7 @@ from inference.leases import Leases
 from inference.pipeline import Cancellation, Pipeline
 from inference.refusals import RefusalRecorder
 from inference.reservations import Claims, Reservation
+from inference.routing.live import LiveState
 from tests.inference.routing.scenes import beat, candidate, fleet
 
 ASK = Ask(uuid7(), "r", "http", "m", (ChatMessage("user", "Hello"),), Sampling(10))
@@ -49,6 +50,8 @@ class Desk:
             writer=writer,
             refusals=RefusalRecorder(writer),
             crossings=MagicMock(),
+            mirrors=MagicMock(),
+            live=LiveState(),
         )
         self.pipeline.catalog = catalog(1)
         self.claims: Claims | None = None
