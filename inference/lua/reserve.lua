@@ -35,14 +35,17 @@ local function tokens_in_window(by_time, amounts)
   return tonumber(redis.call('HGET', amounts, 'sum') or '0')
 end
 
--- How long until enough of the window's tokens are gone.
+-- How long until enough of the window's tokens are gone; where many requests hold them, until the first of these are:
+-- a refusal is not counted by any limit, and must not cost everybody's Valkey the whole window.
 local function wait_for_tokens(by_time, amounts, excess)
-  local members = redis.call('ZRANGE', by_time, 0, -1, 'WITHSCORES')
+  local members = redis.call('ZRANGE', by_time, 0, 499, 'WITHSCORES')
+  local wait = window_ms
   for index = 1, #members, 2 do
     excess = excess - tonumber(redis.call('HGET', amounts, members[index]) or '0')
-    if excess <= 0 then return tonumber(members[index + 1]) + window_ms - ms end
+    wait = tonumber(members[index + 1]) + window_ms - ms
+    if excess <= 0 then break end
   end
-  return window_ms
+  return wait
 end
 
 local remaining = {-1, -1, -1, -1}  -- requests, of how many; tokens, of how many: the tightest of each

@@ -222,6 +222,22 @@ async def test_a_refusal_by_tokens_says_when_enough_of_them_leave_the_window(val
     await side.admit(uuid7(), claims(caller(), team, tokens=50))
 
 
+async def test_a_refusal_by_tokens_does_not_walk_through_a_busy_window(valkeys: list[Redis]) -> None:
+    team, side = shared(tokens_per_minute=3_000), admission(valkeys[0])
+    for _ in range(3_000):
+        await side.admit(uuid7(), claims(caller(), team, tokens=1))
+
+    async def looks() -> int:
+        stats = await valkeys[0].info("commandstats")
+        return int(stats["cmdstat_hget"]["calls"])
+
+    before = await looks()
+    with pytest.raises(Refusal) as caught:
+        await side.admit(uuid7(), claims(caller(), team, tokens=3_000))
+    assert await looks() - before < 1_000
+    assert caught.value.retry_after_s is not None
+
+
 async def test_what_is_left_of_the_tightest_limit_is_told(valkeys: list[Redis]) -> None:
     who, team = caller(rpm=50), shared(requests_per_minute=20, tokens_per_minute=1_000)
     room = (await admission(valkeys[0]).admit(uuid7(), claims(who, team, tokens=150))).room
