@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from inference import overdue, reconcile
+from inference.lifecycle import effect
 
 
 @shared_task(name="inference.reconcile_exchanges")
@@ -15,3 +16,8 @@ def reconcile_exchanges() -> int:
 @shared_task(name="inference.settle_overdue")
 def settle_overdue() -> int:
     return overdue.settle_overdue()
+
+
+@shared_task(name="inference.apply_due_steps")
+def apply_due_steps() -> int:
+    return effect.apply_due_steps()

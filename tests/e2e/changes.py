@@ -1,10 +1,12 @@
-"""Run inside `manage.py shell`: changes to keys and people, through the product's own actions where it has them."""
+"""Run inside `manage.py shell`: changes to keys, people and models, by the product's own actions where it can."""
 
 from django.contrib.sessions.models import Session
 from django.utils.timezone import now
 
 from console.accounts import credentials
 from console.accounts.models import APIKey, Member, Organisation, Role, User
+from inference.lifecycle import actions
+from inference.models import Deployment, ModelVersion
 
 
 class keys:
@@ -64,3 +66,27 @@ class people:
         user = str(User.objects.get(username=name).pk)
         mine = [s.pk for s in Session.objects.all() if s.get_decoded().get("_auth_user_id") == user]
         return Session.objects.filter(pk__in=mine).delete()[0]
+
+
+class versions:
+    @staticmethod
+    def create(name: str, slug: str) -> str:
+        """A draft, in the place of the version that the deployment had; that one's id."""
+        version = ModelVersion.objects.create(name=name, version="1", context_length=4096)
+        deployment = Deployment.objects.get(slug=slug)
+        before, deployment.model_version = deployment.model_version, version
+        deployment.save()
+        return str(before.pk)
+
+    @staticmethod
+    def step(name: str, *acts: str) -> str:
+        """Take steps as the demo's administrator, who needs no second person."""
+        version = ModelVersion.objects.get(name=name)
+        for act in acts:
+            getattr(actions, act)(User.objects.get(username="admin"), version.pk)
+        version.refresh_from_db()
+        return version.lifecycle
+
+    @staticmethod
+    def put_back(version: str, slug: str) -> int:
+        return Deployment.objects.filter(slug=slug).update(model_version_id=version)

@@ -17,6 +17,7 @@ _VIEW = frozenset(
         "audit.view_refusal",
         "chat.view_conversation",
         "inference.view_modelversion",
+        "inference.view_lifecyclestep",
         "inference.view_deployment",
         "inference.view_exchange",
         "inference.view_attempt",
