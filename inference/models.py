@@ -390,5 +390,6 @@ class BudgetState(models.Model):
 
 
 from inference.budget_models import Budget, BudgetCrossing, Limit, Transfer  # noqa: E402, F401
+from inference.evaluation.models import EvaluationSet  # noqa: E402, F401
 from inference.lifecycle.models import LifecycleStep  # noqa: E402, F401
 from inference.routing.models import RoutingRule, RoutingRuleSet  # noqa: E402, F401 - Django looks for tables here

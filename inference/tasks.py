@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from celery import shared_task
 
 from inference import overdue, reconcile
+from inference.evaluation import actions as evaluation
 from inference.lifecycle import effect
 
 
@@ -21,3 +24,8 @@ def settle_overdue() -> int:
 @shared_task(name="inference.apply_due_steps")
 def apply_due_steps() -> int:
     return effect.apply_due_steps()
+
+
+@shared_task(name=evaluation.TASK)
+def evaluate(run: str) -> None:
+    evaluation.run_evaluation(UUID(run))

@@ -14,6 +14,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.utils import timezone
 
+from inference.evaluation.gate import gate_problem
 from inference.four_eyes import require_second_person
 from inference.lifecycle.effect import catch_up, put_in_force, withdraw_open
 from inference.lifecycle.models import OPEN, LifecycleStep, StepKind, StepState
@@ -54,7 +55,7 @@ def propose(
         proposed_at=now,
         effective_from=effective_from,
     )
-    _require_fit(version, step.to_state, effective_from or now)
+    _require_fit(actor, version, step.to_state, effective_from or now)
     step.save()
     record_step(step, "proposed", actor)
     return step
@@ -71,7 +72,7 @@ def approve(actor: AbstractUser, pk: UUID, *, now: datetime | None = None) -> Li
     require_second_person(step.proposed_by, actor)
     step.approved_by_id, step.approved_at = actor.pk, now
     step.effective_from = max(step.effective_from or now, now)
-    _require_fit(version, step.to_state, step.effective_from)
+    _require_fit(actor, version, step.to_state, step.effective_from)
     step.state = StepState.APPROVED
     step.save()
     record_step(step, "approved", actor)
@@ -102,7 +103,7 @@ def revert(actor: AbstractUser, pk: UUID, *, now: datetime | None = None) -> Lif
     last = revertible_step(version)
     if last is None:
         raise WrongState(f"{version} is {version.get_lifecycle_display().lower()}: there is no step to take back.")
-    _require_fit(version, last.from_state, now)
+    _require_fit(actor, version, last.from_state, now, evaluated=False)
     last.state = StepState.REVERTED
     last.save(update_fields=["state"])
     return _at_once(actor, version, StepKind.REVERT, last.from_state, now, last)
@@ -135,9 +136,14 @@ def _under_way(version: ModelVersion, *states: StepState) -> LifecycleStep:
     return step
 
 
-def _require_fit(version: ModelVersion, to_state: str, at: datetime) -> None:
+def _require_fit(
+    actor: AbstractUser, version: ModelVersion, to_state: str, at: datetime, *, evaluated: bool = True
+) -> None:
+    """Going back asks for no new evaluation: the state gone back to was reached through the gate."""
     if to_state in SERVED and version.retires_at is not None and version.retires_at <= at:
         raise PromotionRefused(f"{version} retires before that.")
+    if evaluated and to_state == Lifecycle.LIVE and (problem := gate_problem(version, actor)) is not None:
+        raise PromotionRefused(problem)
 
 
 def _at_once(

@@ -5,6 +5,8 @@ from django.utils.timezone import now
 
 from console.accounts import credentials
 from console.accounts.models import APIKey, Member, Organisation, Role, User
+from inference.evaluation.actions import ask_for_run
+from inference.evaluation.models import EvaluationPrompt, EvaluationRun, EvaluationSet
 from inference.lifecycle import actions
 from inference.models import Deployment, ModelVersion
 
@@ -90,3 +92,24 @@ class versions:
     @staticmethod
     def put_back(version: str, slug: str) -> int:
         return Deployment.objects.filter(slug=slug).update(model_version_id=version)
+
+    @staticmethod
+    def evaluate_by(name: str, threshold: int) -> str:
+        """Every answer passes the first of its two prompts and fails the second."""
+        version = ModelVersion.objects.get(name=name)
+        made, _ = EvaluationSet.objects.update_or_create(model_version=version, defaults={"threshold": threshold})
+        checks = [{"kind": "regex", "pattern": "."}, {"kind": "number", "value": -987654321}]
+        for position, check in enumerate(checks):
+            EvaluationPrompt.objects.get_or_create(
+                evaluation_set=made, position=position, prompt="why is the sky blue", check_of_answer=check
+            )
+        return str(made)
+
+    @staticmethod
+    def ask_for_run(name: str) -> str:
+        return str(ask_for_run(User.objects.get(username="admin"), ModelVersion.objects.get(name=name).pk).pk)
+
+    @staticmethod
+    def run_state(name: str) -> str:
+        run = EvaluationRun.objects.filter(model_version__name=name).first()
+        return f"{run.state} {run.passed} {run.total}"

@@ -18,6 +18,8 @@ _VIEW = frozenset(
         "chat.view_conversation",
         "inference.view_modelversion",
         "inference.view_lifecyclestep",
+        "inference.view_evaluationrun",
+        "inference.view_evaluationverdict",
         "inference.view_deployment",
         "inference.view_exchange",
         "inference.view_attempt",
