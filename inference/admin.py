@@ -1,4 +1,4 @@
-"""The catalog, which the operator changes, and the exchanges, which nobody changes. Content is shown nowhere here."""
+"""The exchanges, which nobody changes. Content is shown nowhere here."""
 
 from __future__ import annotations
 
@@ -6,74 +6,20 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, Model, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 
 import inference.budget_admin
+import inference.catalog_admin
+import inference.evaluation.admin
 import inference.routing.admin  # noqa: F401 - their pages are registered with these
-from compliance.access import ModelAdmin, RecordAdmin, RecordInline
+from compliance.access import RecordAdmin, RecordInline
 from compliance.audit.models import Entry, EntryKind
 from inference.mirroring import NUMBER as MIRROR
-from inference.models import Attempt, Deployment, Exchange, ModelVersion
+from inference.models import Attempt, Exchange
 from inference.routing.explanation import parse_explanation
-
-
-@admin.register(ModelVersion)
-class ModelVersionAdmin(ModelAdmin):
-    list_display = [
-        "name",
-        "version",
-        "lifecycle",
-        "context_length",
-        "quantization",
-        "input_price",
-        "cached_price",
-        "output_price",
-        "deployment_count",
-    ]
-    list_filter = ["lifecycle", "quantization"]
-    list_fullwidth = True
-    search_fields = ["name", "version", "source"]
-    readonly_fields = ["created_at"]
-    fieldsets = [
-        (None, {"fields": ["name", "version", "lifecycle"]}),
-        ("Weights", {"fields": ["source", "licence", "quantization", "context_length"]}),
-        ("Prices", {"fields": ["input_price", "cached_price", "output_price"]}),
-    ]
-
-    def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:
-        return self.fieldsets if obj is None else [*self.fieldsets, (None, {"fields": ["created_at"]})]
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[ModelVersion]:
-        rows: QuerySet[ModelVersion] = super().get_queryset(request)
-        return rows.annotate(deployment_count=Count("deployments"))
-
-    @admin.display(description="Deployments", ordering="deployment_count")
-    def deployment_count(self, row: ModelVersion) -> int:
-        return row.deployment_count  # type: ignore[attr-defined,no-any-return]
-
-
-@admin.register(Deployment)
-class DeploymentAdmin(ModelAdmin):
-    list_display = ["slug", "model_version", "engine", "celery_queue", "is_enabled", "created_at"]
-    list_filter = ["engine", "is_enabled"]
-    list_select_related = ["model_version"]
-    list_fullwidth = True
-    search_fields = ["slug", "model_version__name"]
-    given_fields = ("slug", "model_version", "engine", "is_enabled")
-
-    def get_fields(self, request: HttpRequest, obj: Model | None = None) -> tuple[str, ...]:
-        return self.given_fields if obj is None else (*self.given_fields, "celery_queue", "created_at")
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> tuple[str, ...]:
-        # The slug names a queue that workers listen to: another slug is another deployment.
-        return () if obj is None else ("slug", "celery_queue", "created_at")
-
-    @admin.display(description="Celery queue", ordering="slug")
-    def celery_queue(self, row: Deployment) -> str:
-        return row.queue
 
 
 class AttemptInline(RecordInline):

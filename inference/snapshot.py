@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -23,22 +24,26 @@ log = structlog.get_logger(__name__)
 POLL_S = 0.5
 READ_TIMEOUT_S = 3.0
 STALE_S = 10.0
-SERVED = ("live", "canary")
 
 Pool = AsyncConnectionPool[psycopg.AsyncConnection[Any]]
 
 
+# Which deployments are served at a moment is the database's own function: migration 0008_served.
 SELECT_CANDIDATES = """
-    SELECT d.id, d.slug, d.engine, m.name, m.version, m.context_length, m.input_price, m.cached_price, m.output_price
-    FROM inference_deployment d JOIN inference_modelversion m ON m.id = d.model_version_id
-    WHERE d.is_enabled AND m.lifecycle = ANY(%s)
+    SELECT d.id, d.slug, d.engine, m.name, m.version, m.context_length, m.input_price, m.cached_price, m.output_price,
+           d.zone
+    FROM inference_served(coalesce(%s, now())) s
+    JOIN inference_deployment d ON d.id = s.deployment_id
+    JOIN inference_modelversion m ON m.id = s.model_version_id
     ORDER BY m.created_at, d.created_at
 """
+SELECT_VERSION = "SELECT version, inference_moments_passed(coalesce(%s, now())) FROM inference_configuration"
 
 
-async def load_catalog(pool: Pool, version: int) -> Catalog:
+async def load_catalog(pool: Pool, version: int, at: datetime | None = None) -> Catalog:
+    """The catalog as it is at this moment, by the database's clock where none is given."""
     async with pool.connection() as connection:
-        rows = await (await connection.execute(SELECT_CANDIDATES, [list(SERVED)])).fetchall()
+        rows = await (await connection.execute(SELECT_CANDIDATES, [at])).fetchall()
         rules = await load_rule_set(connection)
     return Catalog(version, models_of(rows), rules)
 
@@ -57,6 +62,7 @@ def models_of(rows: Iterable[Sequence[Any]]) -> dict[str, tuple[Candidate, ...]]
             prices=Prices(*row[6:9]),
             simulated=row[2] == "simulated",
             external=row[2] == "openai",
+            zone=row[9],
         )
         models[candidate.model] = (*models.get(candidate.model, ()), candidate)
     return models
@@ -94,13 +100,15 @@ Reload = Callable[[Pool, int], Awaitable[None]]
 
 
 class ConfigurationWatcher:
-    """Polls the version counter and calls every reload when it has moved. A failed reload keeps the old objects."""
+    """Polls the version counter and calls every reload when it has moved, or when time alone has changed what is
+    served. A failed reload keeps the old objects."""
 
     def __init__(self, pool: Pool, reloads: list[Reload]) -> None:
         self._pool = pool
         self._reloads = reloads
         self._task: asyncio.Task[None] | None = None
         self.version = 0
+        self._moments = 0
         self._read_at: float | None = None
 
     def is_current(self) -> bool:
@@ -127,12 +135,13 @@ class ConfigurationWatcher:
                 log.warning("configuration_not_read", error=type(error).__name__)
             await asyncio.sleep(POLL_S)
 
-    async def refresh(self) -> None:
+    async def refresh(self, at: datetime | None = None) -> None:
+        """`at` stands in for the database's clock."""
         async with self._pool.connection(timeout=2.0) as connection:
-            row = await (await connection.execute("SELECT version FROM inference_configuration")).fetchone()
-        version = int(row[0]) if row else 0
-        if version != self.version:
+            row = await (await connection.execute(SELECT_VERSION, [at])).fetchone()
+        version, moments = (int(row[0]), int(row[1])) if row else (0, 0)
+        if (version, moments) != (self.version, self._moments):
             for reload in self._reloads:
                 await reload(self._pool, version)
-            self.version = version
+            self.version, self._moments = version, moments
         self._read_at = time.monotonic()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from uuid import UUID
 
 from celery import shared_task
 
 from inference import overdue, reconcile, rollups
+from inference.evaluation import actions as evaluation
+from inference.lifecycle import effect
 
 
 @shared_task(name="inference.reconcile_exchanges")
@@ -22,3 +25,13 @@ def settle_overdue() -> int:
 @shared_task(name="inference.roll_up")
 def roll_up() -> int:
     return rollups.roll_up(datetime.now(UTC))
+
+
+@shared_task(name="inference.apply_due_steps")
+def apply_due_steps() -> int:
+    return effect.apply_due_steps()
+
+
+@shared_task(name=evaluation.TASK)
+def evaluate(run: str) -> None:
+    evaluation.run_evaluation(UUID(run))

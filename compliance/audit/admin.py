@@ -43,9 +43,9 @@ class EntryAdmin(RecordAdmin):
 
     @admin.display(description="Exchange")
     def exchange(self, entry: Entry) -> str:
-        # What was refused before it began is an entry and no exchange: there is no page to lead to.
-        refused = entry.kind == EntryKind.REFUSAL
-        return str(entry.exchange_id) if refused else _link("inference_exchange", entry.exchange_id)
+        # Refusals, budget steps and configuration are about no exchange: there is no page to lead to.
+        is_exchange = entry.kind in (EntryKind.INTENT, EntryKind.OUTCOME)
+        return _link("inference_exchange", entry.exchange_id) if is_exchange else str(entry.exchange_id)
 
     @admin.display(description="Facts")
     def shown_facts(self, entry: Entry) -> SafeString:

@@ -13,6 +13,7 @@ class EntryKind(models.TextChoices):
     OUTCOME = "outcome", "Outcome"
     REFUSAL = "refusal", "Refusal"
     BUDGET = "budget", "Budget step"
+    CONFIGURATION = "config", "Configuration"
 
 
 class Entry(models.Model):

@@ -23,7 +23,7 @@ from inference.routing.explanation import Explanation, parse_explanation
 from inference.routing.facts import RequestFacts
 from inference.routing.live import shared
 from inference.routing.queries import active_rule_set
-from inference.snapshot import SELECT_CANDIDATES, SERVED, models_of
+from inference.snapshot import SELECT_CANDIDATES, models_of
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +58,7 @@ def _catalog() -> Catalog:
     configuration = Configuration.objects.first()
     active = active_rule_set()
     with connection.cursor() as cursor:
-        cursor.execute(SELECT_CANDIDATES, [list(SERVED)])
+        cursor.execute(SELECT_CANDIDATES, [None])
         models = models_of(cursor.fetchall())
     return Catalog(configuration.version if configuration else 0, models, active.as_rule_set() if active else None)
 

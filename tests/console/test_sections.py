@@ -14,6 +14,7 @@ from console.accounts.models import Organisation, Role, Team
 from console.chat.models import Conversation
 from gpu_workers.identifiers import uuid7
 from inference.budget_models import Budget, Limit, Transfer
+from inference.evaluation.models import EvaluationPrompt, EvaluationRun, EvaluationSet
 from tests.console import people
 
 pytestmark = pytest.mark.django_db
@@ -22,11 +23,14 @@ HOME = "/admin/"
 FOR_ROLES = [
     *("Organisations", "Teams", "Users", "API keys"),
     *("Budgets", "Limits", "Ledger"),
-    *("Model versions", "Deployments"),
+    *("Model versions", "Deployments", "Evaluation runs"),
     *("Conversations", "Exchanges", "Refusals"),
     "Entries",
 ]
-FOR_SUPERUSERS = [*FOR_ROLES[:9], "Routing rules", *FOR_ROLES[9:], "Change history", "Periodic tasks"]
+FOR_SUPERUSERS = [
+    *(*FOR_ROLES[:9], "Evaluation sets", "Evaluation runs", "Routing rules"),
+    *(*FOR_ROLES[10:], "Change history", "Periodic tasks"),
+]
 STOCK = "Solar|Clocked|Crontabs|Intervals|Log entries|Groups|Accounts|Audit log|Inference"
 RAW = re.compile(r"\b(Id|Pk|Api|Ms|Ttft)\b|^Is\b|\b(at|id|pk|ms)$|_")
 
@@ -53,6 +57,9 @@ def traffic(acme: Organisation) -> None:
     conversation = Conversation.objects.create(organisation=acme, user=user)
     exchange = people.exchange(acme, people.deployment(), user=user, conversation_id=conversation.pk)
     people.api_key(acme)
+    evaluated = EvaluationSet.objects.create(model_version=exchange.deployment.model_version)
+    EvaluationPrompt.objects.create(evaluation_set=evaluated, prompt="hello", check_of_answer={"kind": "refusal"})
+    EvaluationRun.objects.create(model_version=evaluated.model_version, state="finished", passed=1, total=1)
     team = Team.objects.create(organisation=acme, name="Support")
     Budget.objects.create(organisation=acme, team=team, amount=10)
     Limit.objects.create(organisation=acme, requests_per_minute=10)

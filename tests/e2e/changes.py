@@ -1,10 +1,14 @@
-"""Run inside `manage.py shell`: changes to keys and people, through the product's own actions where it has them."""
+"""Run inside `manage.py shell`: changes to keys, people and models, by the product's own actions where it can."""
 
 from django.contrib.sessions.models import Session
 from django.utils.timezone import now
 
 from console.accounts import credentials
 from console.accounts.models import APIKey, Member, Organisation, Role, User
+from inference.evaluation.actions import ask_for_run
+from inference.evaluation.models import EvaluationPrompt, EvaluationRun, EvaluationSet
+from inference.lifecycle import actions
+from inference.models import Deployment, ModelVersion
 
 
 class keys:
@@ -64,3 +68,48 @@ class people:
         user = str(User.objects.get(username=name).pk)
         mine = [s.pk for s in Session.objects.all() if s.get_decoded().get("_auth_user_id") == user]
         return Session.objects.filter(pk__in=mine).delete()[0]
+
+
+class versions:
+    @staticmethod
+    def create(name: str, slug: str) -> str:
+        """A draft, in the place of the version that the deployment had; that one's id."""
+        version = ModelVersion.objects.create(name=name, version="1", context_length=4096)
+        deployment = Deployment.objects.get(slug=slug)
+        before, deployment.model_version = deployment.model_version, version
+        deployment.save()
+        return str(before.pk)
+
+    @staticmethod
+    def step(name: str, *acts: str) -> str:
+        """Take steps as the demo's administrator, who needs no second person."""
+        version = ModelVersion.objects.get(name=name)
+        for act in acts:
+            getattr(actions, act)(User.objects.get(username="admin"), version.pk)
+        version.refresh_from_db()
+        return version.lifecycle
+
+    @staticmethod
+    def put_back(version: str, slug: str) -> int:
+        return Deployment.objects.filter(slug=slug).update(model_version_id=version)
+
+    @staticmethod
+    def evaluate_by(name: str, threshold: int) -> str:
+        """Every answer passes the first of its two prompts and fails the second."""
+        version = ModelVersion.objects.get(name=name)
+        made, _ = EvaluationSet.objects.update_or_create(model_version=version, defaults={"threshold": threshold})
+        checks = [{"kind": "regex", "pattern": "."}, {"kind": "number", "value": -987654321}]
+        for position, check in enumerate(checks):
+            EvaluationPrompt.objects.get_or_create(
+                evaluation_set=made, position=position, prompt="why is the sky blue", check_of_answer=check
+            )
+        return str(made)
+
+    @staticmethod
+    def ask_for_run(name: str) -> str:
+        return str(ask_for_run(User.objects.get(username="admin"), ModelVersion.objects.get(name=name).pk).pk)
+
+    @staticmethod
+    def run_state(name: str) -> str:
+        run = EvaluationRun.objects.filter(model_version__name=name).first()
+        return f"{run.state} {run.passed} {run.total}"

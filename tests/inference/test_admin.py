@@ -186,8 +186,13 @@ def test_the_catalog_is_the_operators(enter: Callable[[str], Client], role: str)
         assert client.post(f"{path}add/", {}).status_code == 403
 
 
+def deployment_fields(version: ModelVersion, **fields: str) -> dict[str, str]:
+    usual = {"slug": "m-1", "model_version": str(version.pk), "engine": "vllm", "is_enabled": "on"}
+    return usual | {"desired_replicas": "1", "hourly_price": "0"} | fields
+
+
 def version_fields(**fields: str) -> dict[str, str]:
-    usual = {"name": "m", "version": "2", "lifecycle": "draft", "context_length": "4096"}
+    usual = {"name": "m", "version": "2", "context_length": "4096", "quantization": "none", "engine_arguments": "[]"}
     return usual | {"input_price": "0.05", "cached_price": "0.01", "output_price": "0.10"} | fields
 
 
@@ -195,13 +200,34 @@ def test_the_operator_adds_a_model_version_and_a_deployment(enter: Callable[[str
     client = enter("superuser")
     assert client.post(f"{VERSIONS}add/", version_fields()).status_code == 302
     version = ModelVersion.objects.get(name="m")
-    fields = {"slug": "m-1", "model_version": str(version.pk), "engine": "vllm", "is_enabled": "on"}
-    assert client.post(f"{DEPLOYMENTS}add/", fields).status_code == 302
+    assert client.post(f"{DEPLOYMENTS}add/", deployment_fields(version)).status_code == 302
     assert version.deployments.get().queue == "gpu.m-1"
 
 
 @pytest.mark.parametrize(
-    "fields", [{"input_price": "-1"}, {"context_length": "63"}, {"context_length": "0"}, {"lifecycle": "nothing"}]
+    "fields",
+    [
+        {"input_price": "-1"},
+        {"output_price": "10000.01"},
+        {"cached_price": "NaN"},
+        {"context_length": "63"},
+        {"context_length": "0"},
+        {"context_length": "100000001"},
+        {"checksum": "abc"},
+        {"checksum": "g" * 64},
+        {"source": "/models/small"},
+        {"source_kind": "hub", "source": "https://user:pass@hub.example/x"},
+        {"quantization": "int3"},
+        {"engine_arguments": '{"a": 1}'},
+        {"engine_arguments": '["--hf-token", "abc"]'},
+        {"parameters_total": "3", "parameters_active": "4"},
+        {
+            "embargo_until_0": "2027-01-02",
+            "embargo_until_1": "00:00",
+            "retires_at_0": "2027-01-01",
+            "retires_at_1": "00:00",
+        },
+    ],
 )
 def test_a_model_version_that_cannot_be_is_refused(enter: Callable[[str], Client], fields: dict[str, str]) -> None:
     assert enter("superuser").post(f"{VERSIONS}add/", version_fields(**fields)).status_code == 200
@@ -210,10 +236,36 @@ def test_a_model_version_that_cannot_be_is_refused(enter: Callable[[str], Client
 
 def test_a_deployment_keeps_its_slug(enter: Callable[[str], Client]) -> None:
     deployment = people.deployment()
-    fields = {"slug": "other", "model_version": str(deployment.model_version_id), "engine": "vllm"}
+    fields = deployment_fields(deployment.model_version, slug="other")
     enter("superuser").post(f"{DEPLOYMENTS}{deployment.pk}/change/", fields)
     deployment.refresh_from_db()
     assert (deployment.slug, deployment.engine) == ("simulated-local", "vllm")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"hourly_price": "-0.01"},
+        {"hourly_price": "100001"},
+        {"desired_replicas": "-1"},
+        {"desired_replicas": "1001"},
+        {"concurrency": "0"},
+        {"zone": "not a zone"},
+        {"engine": "openai", "hourly_price": "3"},
+    ],
+)
+def test_a_deployment_that_cannot_be_is_refused(enter: Callable[[str], Client], fields: dict[str, str]) -> None:
+    version = ModelVersion.objects.create(name="m", version="1", context_length=4096)
+    assert enter("superuser").post(f"{DEPLOYMENTS}add/", deployment_fields(version, **fields)).status_code == 200
+    assert not version.deployments.exists()
+
+
+def test_a_deployment_runs_its_versions_engine_or_a_simulation(enter: Callable[[str], Client]) -> None:
+    version = ModelVersion.objects.create(name="m", version="1", context_length=4096, engine="vllm")
+    client = enter("superuser")
+    client.post(f"{DEPLOYMENTS}add/", deployment_fields(version, slug="other", engine="openai"))
+    client.post(f"{DEPLOYMENTS}add/", deployment_fields(version, slug="stand-in", engine="simulated", zone="eu-1"))
+    assert [(row.slug, row.zone) for row in version.deployments.all()] == [("stand-in", "eu-1")]
 
 
 def test_a_version_that_runs_somewhere_is_not_deleted(enter: Callable[[str], Client]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from django.db import connection
 from psycopg_pool import AsyncConnectionPool
 
+from inference.lifecycle.models import LifecycleStep
+from inference.lifecycle.queries import served_deployments
 from inference.models import Deployment, Exchange, Lifecycle, ModelVersion
 from inference.routing.models import RoutingRule, RoutingRuleSet
 from inference.snapshot import Catalog, ConfigurationWatcher, Pool, load_catalog
@@ -26,6 +29,7 @@ class Web:
         self.catalog = Catalog()
         self.reloads = 0
         self.fails = False
+        self.at: datetime | None = None
         self.watcher, self._pool = self._loop.run(self._open(url))
 
     async def _open(self, url: str) -> tuple[ConfigurationWatcher, Pool]:
@@ -37,10 +41,11 @@ class Web:
         self.reloads += 1
         if self.fails:
             raise psycopg.OperationalError("gone")
-        self.catalog = await load_catalog(pool, version)
+        self.catalog = await load_catalog(pool, version, self.at)
 
-    def refresh(self) -> Catalog:
-        self._loop.run(self.watcher.refresh())
+    def refresh(self, at: datetime | None = None) -> Catalog:
+        self.at = at
+        self._loop.run(self.watcher.refresh(at))
         return self.catalog
 
     def close(self) -> None:
@@ -53,7 +58,8 @@ def web(on_committed_database: str) -> Iterator[Web]:
     Exchange.objects.all().delete()
     Deployment.objects.exclude(slug="simulated-local").delete()
     people.deployment()
-    ModelVersion.objects.update(lifecycle=Lifecycle.LIVE)
+    LifecycleStep.objects.all().delete()
+    ModelVersion.objects.update(lifecycle=Lifecycle.LIVE, embargo_until=None, retires_at=None)
     web = Web(on_committed_database)
     web.refresh()
     yield web
@@ -136,6 +142,54 @@ def test_only_enabled_deployments_of_served_versions_are_candidates(web: Web) ->
     ModelVersion.objects.filter(pk=version.pk).update(lifecycle=Lifecycle.LIVE)
     Deployment.objects.filter(slug="extra").update(is_enabled=False)
     assert "other" not in web.refresh().models
+
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def extra() -> ModelVersion:
+    return people.deployment("extra", model="other").model_version
+
+
+def is_served(web: Web, at: datetime) -> bool:
+    """By the snapshot, which lists and pages must agree with."""
+    served = "other" in web.refresh(at).models
+    assert served is served_deployments(at).filter(slug="extra").exists()
+    return served
+
+
+def test_an_approved_step_holds_from_its_time_on_whether_or_not_anything_applies_it(web: Web) -> None:
+    version = extra()
+    ModelVersion.objects.filter(pk=version.pk).update(lifecycle=Lifecycle.VALIDATED)
+    step = LifecycleStep(model_version=version, from_state="validated", to_state="canary", effective_from=NOON)
+    for state, expected in (("proposed", False), ("approved", True), ("withdrawn", False)):
+        step.state = state
+        step.save()
+        assert not is_served(web, NOON - SECOND)
+        assert is_served(web, NOON) is expected
+
+
+def test_time_alone_moves_the_snapshot_and_only_when_something_changes(web: Web) -> None:
+    ModelVersion.objects.filter(pk=extra().pk).update(embargo_until=NOON, retires_at=NOON + 2 * SECOND)
+    web.refresh(NOON - SECOND)
+    reloads = web.reloads
+    served = [is_served(web, NOON + SECOND * seconds) for seconds in (-1, -0.001, 0, 1, 1.999, 2, 3)]
+    assert served == [False, False, True, True, True, False, False]
+    assert web.reloads == reloads + 2
+
+
+def test_a_draining_deployment_is_sent_nothing_new(web: Web) -> None:
+    extra()
+    assert is_served(web, NOON)
+    Deployment.objects.filter(slug="extra").update(is_draining=True)
+    assert not is_served(web, NOON)
+
+
+def test_a_candidate_has_its_deployments_zone(web: Web) -> None:
+    extra()
+    Deployment.objects.filter(slug="extra").update(zone="eu-central-1")
+    assert [one.zone for one in web.refresh().models["other"]] == ["eu-central-1"]
 
 
 def rule_set(state: str = "active") -> RoutingRuleSet:

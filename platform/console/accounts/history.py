@@ -17,6 +17,8 @@ from django.db.models.signals import pre_save
 
 from console.accounts.models import APIKey, Member, Organisation, Team, User
 from inference.budget_models import Budget, Limit
+from inference.evaluation.models import EvaluationPrompt, EvaluationSet
+from inference.lifecycle.models import LifecycleStep
 from inference.models import Deployment, ModelVersion
 from inference.routing.models import RoutingRule, RoutingRuleSet
 
@@ -44,6 +46,9 @@ def keep() -> None:
     auditlog.register(APIKey, exclude_fields=["digest", "created_at"])
     auditlog.register(ModelVersion, exclude_fields=["created_at"])
     auditlog.register(Deployment, exclude_fields=["created_at"])
+    auditlog.register(LifecycleStep)
+    auditlog.register(EvaluationSet, exclude_fields=["created_at"])
+    auditlog.register(EvaluationPrompt, exclude_fields=["prompt", "check_of_answer"])
     auditlog.register(RoutingRuleSet, exclude_fields=["created_at"])
     auditlog.register(RoutingRule)
     pre_save.connect(_name_actor, sender=LogEntry, dispatch_uid="console.accounts.history")

@@ -29,6 +29,11 @@ class Organisation(models.Model):
         default=True,
         help_text="Its administrators cannot approve what they proposed themselves: a second person must.",
     )
+    requires_evaluation = models.BooleanField(
+        "evaluation before going live",
+        default=True,
+        help_text="A model version without an evaluation set cannot go live by its administrators' approval.",
+    )
     created_at = models.DateTimeField("created", db_default=Now(), editable=False)
 
     class Meta:

@@ -11,8 +11,8 @@ from rest_framework.views import APIView
 
 from console.accounts.authentication import APIKeyAuthentication
 from inference.errors import Refusal
+from inference.lifecycle.queries import served_deployments
 from inference.models import ModelVersion
-from inference.snapshot import SERVED
 
 
 class ModelList(APIView):
@@ -36,7 +36,7 @@ class ModelDetail(APIView):
 
 def _served() -> list[ModelVersion]:
     """One version for each name that is served."""
-    found = ModelVersion.objects.filter(lifecycle__in=SERVED, deployments__is_enabled=True).order_by("created_at")
+    found = ModelVersion.objects.filter(deployments__in=served_deployments()).order_by("created_at")
     return list({version.name: version for version in found}.values())
 
 

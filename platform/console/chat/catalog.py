@@ -12,8 +12,8 @@ import structlog
 from gpu_workers.messages import WORKERS_KEY, decode_heartbeat, worker_key
 from gpu_workers.sealing import fingerprint
 from gpu_workers.settings import seal_key
+from inference.lifecycle.queries import served_deployments
 from inference.models import Deployment, EngineKind
-from inference.snapshot import SERVED
 
 log = structlog.get_logger(__name__)
 
@@ -27,8 +27,7 @@ class AvailableModel:
 
 def available_models(valkey: redis.Redis) -> list[AvailableModel]:
     """Every model that is served, the default first. Without the broker none of them is ready."""
-    deployments = Deployment.objects.filter(is_enabled=True, model_version__lifecycle__in=SERVED)
-    rows = deployments.select_related("model_version").order_by("model_version__created_at", "created_at")
+    rows = served_deployments().select_related("model_version").order_by("model_version__created_at", "created_at")
     ready = _ready_deployments(valkey)
     by_name: dict[str, list[Deployment]] = {}
     for row in rows:

@@ -33,8 +33,8 @@ class Accounts:
 @transaction.atomic
 def seed_accounts(accounts: Accounts) -> None:
     """Bring the accounts to this state. What is there already stays; a password or key that differs is replaced."""
-    # One person runs this installation: nobody could approve what they propose.
-    defaults = {"name": ORGANISATION, "four_eyes": False}
+    # One person runs this installation, nobody could approve what they propose, and its model comes without a set.
+    defaults = {"name": ORGANISATION, "four_eyes": False, "requires_evaluation": False}
     organisation, _ = Organisation.objects.get_or_create(slug="demo", defaults=defaults)
     operator = _user(accounts.administrator, is_superuser=True)
     people = {

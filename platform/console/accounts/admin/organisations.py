@@ -18,7 +18,10 @@ class OrganisationAdmin(ScopedAdmin):
     list_display = ["name", "slug", "is_active", "member_count", "requests_per_minute", "concurrent_answers"]
     list_filter = ["is_active"]
     search_fields = ["name", "slug"]
-    given_fields = ("name", "slug", "is_active", "requests_per_minute", "concurrent_answers", "four_eyes")
+    given_fields = (
+        *("name", "slug", "is_active", "requests_per_minute", "concurrent_answers"),
+        *("four_eyes", "requires_evaluation"),
+    )
     readonly_fields = ["created_at"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Organisation]:

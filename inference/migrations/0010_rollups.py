@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('accounts', '0004_teams'),
-        ('inference', '0006_ledger'),
+        ('inference', '0009_evaluation'),
     ]
 
     operations = [
