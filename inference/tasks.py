@@ -7,7 +7,7 @@ from uuid import UUID
 
 from celery import shared_task
 
-from inference import overdue, reconcile, rollups
+from inference import engine_hours, overdue, reconcile, rollups
 from inference.evaluation import actions as evaluation
 from inference.lifecycle import effect
 
@@ -35,3 +35,8 @@ def apply_due_steps() -> int:
 @shared_task(name=evaluation.TASK)
 def evaluate(run: str) -> None:
     evaluation.run_evaluation(UUID(run))
+
+
+@shared_task(name="inference.book_engine_hours")
+def book_engine_hours() -> int:
+    return engine_hours.book_engine_hours(datetime.now(UTC))
