@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import pytest
 import redis
+from pytest_django import DjangoDbBlocker
 
 from gpu_workers.messages import WORKERS_KEY, Heartbeat, encode, worker_key
-from inference.budget_models import Transfer
+from inference.budget_models import Budget, Transfer
 from inference.engine_hours import book_engine_hours
 from inference.models import Deployment
 from tests.inference.budgets.bank import Bank
 from tests.inference.budgets.town import CENT, Town, admitted
+from tests.inference.conftest import django_on, make_database
+from tests.services import Services
+
+
+@pytest.fixture(scope="module")
+def hours_database(services: Services, django_db_blocker: DjangoDbBlocker) -> str:
+    """Of its own: engine-hours are on every platform budget, and a ledger cannot be emptied."""
+    return make_database("hours", services, django_db_blocker)
+
+
+@pytest.fixture
+def town(services: Services, hours_database: str, django_db_blocker: DjangoDbBlocker) -> Iterator[Town]:
+    with django_on("hours", django_db_blocker):
+        yield Town(services, hours_database)
+        Budget.objects.all().delete()
 
 
 def alive(valkey: redis.Redis, worker: str, deployment: str) -> None:
