@@ -1,7 +1,7 @@
 -- Admit one exchange under every limit and budget that it falls under, all or nothing.
 --
 -- KEYS  1 state of the budgets ("open:<generation>" when reservations may be made)
---       2 reservations: exchange -> packed {owner, limits, budgets}
+--       2 reservations: exchange -> packed {owner, budgets}
 --       3 the same exchanges by the end of their lease, in seconds
 -- ARGV  1 packed {exchange, owner, lease_s, window_ms, tokens, limits, budgets}
 --         limits:  {name, requests, tokens, at once}, -1 where there is none
