@@ -78,13 +78,23 @@ class Runtime:
         self.writer = GroupWriter(settings.DATABASE_URL)
         self.replies = ReplyReader(self.valkey, self.owner)
         self.dispatcher = Dispatcher(_publisher(), self.valkey, self.replies, self.fleet, seal_key, self.owner)
-        self.restorer = BudgetRestorer(self.pool, self.valkey, RESERVE_SCRIPT)
-        admission = Admission(self.valkey, self.owner, self.restorer.restore)
+        restorer = BudgetRestorer(self.pool, self.valkey, RESERVE_SCRIPT)
+        admission = Admission(self.valkey, self.owner, restorer.restore)
         self.leases = Leases(admission)
         self.refusals = RefusalRecorder(self.writer)
         live = LiveState()
         self.mirrors = Mirrors(self.dispatcher, self.writer, live)
-        self.pipeline = Pipeline(
+        self.pipeline = self._build_pipeline(admission, live)
+        self.answers = Answers(self.pipeline)
+        self.released = ReleasedEvents(self.valkey, seal_key, self.owner)
+        self.live = LiveAnswers(self.answers, self.released, self.valkey, self.owner)
+        self.sockets = OpenSockets(self.keyring, self.pool)
+        self.completions = RunningCompletions(self.keyring)
+        self.configuration = ConfigurationWatcher(self.pool, [self.keyring.reload, self._reload_catalog])
+        self._life: asyncio.Task[None] | None = None
+
+    def _build_pipeline(self, admission: Admission, live: LiveState) -> Pipeline:
+        return Pipeline(
             owner=self.owner,
             admission=admission,
             leases=self.leases,
@@ -96,13 +106,6 @@ class Runtime:
             mirrors=self.mirrors,
             live=live,
         )
-        self.answers = Answers(self.pipeline)
-        self.released = ReleasedEvents(self.valkey, seal_key, self.owner)
-        self.live = LiveAnswers(self.answers, self.released, self.valkey, self.owner)
-        self.sockets = OpenSockets(self.keyring, self.pool)
-        self.completions = RunningCompletions(self.keyring)
-        self.configuration = ConfigurationWatcher(self.pool, [self.keyring.reload, self._reload_catalog])
-        self._life: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         await self.pool.open(wait=False)
