@@ -9,9 +9,7 @@ from uuid import UUID
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.utils import unquote
 from django.contrib.auth.models import AbstractUser
-from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -27,6 +25,7 @@ from inference.lifecycle import actions
 from inference.lifecycle.models import LifecycleStep, StepState
 from inference.lifecycle.queries import NEXT, is_frozen, open_step, revertible_step
 from inference.models import Deployment, Lifecycle, ModelVersion
+from inference.stepped_admin import SteppedAdmin
 
 # What answers is what was approved: these stay as they were proposed.
 APPROVED_FIELDS = (
@@ -59,7 +58,8 @@ class StepInline(RecordInline):
 
 
 @admin.register(ModelVersion)
-class ModelVersionAdmin(ModelAdmin):
+class ModelVersionAdmin(SteppedAdmin):
+    step_permission = actions.PERMISSION
     list_display = [
         "name",
         "version",
@@ -127,11 +127,8 @@ class ModelVersionAdmin(ModelAdmin):
         when = f"{localize(step.effective_from)} UTC" if step.effective_from else "its approval"
         return f"{said}, from {when}"
 
-    def get_actions_detail(self, request: HttpRequest, object_id: Any) -> list[Any]:
-        row = self.get_object(request, unquote(str(object_id)))
-        steps = _possible(row) if row is not None and request.user.has_perm(actions.PERMISSION) else set()
-        offered = super().get_actions_detail(request, object_id)  # type: ignore[misc]
-        return [one for one in offered if one.path in steps]
+    def possible_steps(self, row: ModelVersion) -> set[str]:
+        return _possible(row)
 
     @action(description="Propose", url_path="propose", icon="outgoing_mail")  # type: ignore[untyped-decorator]
     def propose(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -177,15 +174,13 @@ class ModelVersionAdmin(ModelAdmin):
         form: forms.Form | None = None,
     ) -> HttpResponse:
         """Ask on GET, do on POST, and say what stands against it."""
-        row = self.get_object(request, unquote(object_id))
-        if row is None or not isinstance(request.user, AbstractUser) or not request.user.has_perm(actions.PERMISSION):
-            raise PermissionDenied
+        row, actor = self.row_for_step(request, object_id)
         if request.method != "POST" or (form is not None and not form.is_valid()):
             context = {**self.admin_site.each_context(request), "opts": self.opts, "title": f"{verb} {row}?"}
             context |= {"row": row, "verb": verb, "about": about, "form": form, "under_way": self.under_way(row)}
             return TemplateResponse(request, "admin/inference/modelversion/confirm.html", context)
         try:
-            step = act(request.user, row.pk)
+            step = act(actor, row.pk)
             self.message_user(request, f"{step}: {step.get_state_display().lower()}.", messages.SUCCESS)
         except (SecondPersonNeeded, actions.WrongState, actions.PromotionRefused) as error:
             self.message_user(request, str(error), messages.ERROR)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.utils import unquote
-from django.contrib.auth.models import AbstractUser
-from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from unfold.decorators import action
 
-from compliance.access import ModelAdmin, RecordAdmin, RecordInline
+from compliance.access import RecordAdmin, RecordInline
 from inference.evaluation import actions
 from inference.evaluation.gate import latest_run
 from inference.evaluation.models import (
@@ -24,6 +21,7 @@ from inference.evaluation.models import (
     EvaluationSet,
     EvaluationVerdict,
 )
+from inference.stepped_admin import SteppedAdmin
 
 if TYPE_CHECKING:  # unfold has no types; its classes behave as Django's
     from django.contrib.admin import StackedInline as _StackedInline
@@ -44,7 +42,8 @@ class PromptInline(StackedInline):
 
 
 @admin.register(EvaluationSet)
-class EvaluationSetAdmin(ModelAdmin):
+class EvaluationSetAdmin(SteppedAdmin):
+    step_permission = actions.PERMISSION
     list_display = ["model_version", "threshold", "latest"]
     list_select_related = ["model_version"]
     list_fullwidth = True
@@ -64,16 +63,17 @@ class EvaluationSetAdmin(ModelAdmin):
         run = latest_run(row)
         return "none" if run is None else f"{run.passed} of {run.total} passed"
 
+    def possible_steps(self, row: EvaluationSet) -> tuple[str, ...]:
+        return ("run",)
+
     @action(description="Run", url_path="run", icon="play_arrow")  # type: ignore[untyped-decorator]
     def run(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        row = self.get_object(request, unquote(object_id))
-        if row is None or not isinstance(request.user, AbstractUser) or not request.user.has_perm(actions.PERMISSION):
-            raise PermissionDenied
+        row, actor = self.row_for_step(request, object_id)
         if request.method != "POST":
             context = {**self.admin_site.each_context(request), "opts": self.opts, "title": f"Run: {row}?", "row": row}
             return TemplateResponse(request, "admin/inference/evaluationset/confirm.html", context)
         try:
-            started = actions.ask_for_run(request.user, row.model_version_id)
+            started = actions.ask_for_run(actor, row.model_version_id)
         except actions.CannotEvaluate as error:
             self.message_user(request, str(error), messages.ERROR)
             return redirect("admin:inference_evaluationset_change", row.pk)

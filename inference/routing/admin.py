@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.contrib import admin, messages
-from django.contrib.admin.utils import unquote
 from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Model, QuerySet
@@ -21,7 +20,6 @@ from unfold.decorators import action
 from unfold.enums import ActionVariant
 from unfold.widgets import INPUT_CLASSES, SELECT_CLASSES
 
-from compliance.access import ModelAdmin
 from inference.errors import Refusal
 from inference.four_eyes import SecondPersonNeeded
 from inference.routing import actions
@@ -30,6 +28,7 @@ from inference.routing.models import RoutingRule, RoutingRuleSet, RuleSetState
 from inference.routing.queries import problems_of
 from inference.routing.request_form import RequestForm
 from inference.routing.wording import extras, score, standing, verdicts
+from inference.stepped_admin import SteppedAdmin
 
 if TYPE_CHECKING:  # unfold has no types; its classes behave as Django's
     from django.contrib.admin import StackedInline as _StackedInline
@@ -65,7 +64,8 @@ class RuleInline(StackedInline):
 
 
 @admin.register(RoutingRuleSet)
-class RoutingRuleSetAdmin(ModelAdmin):
+class RoutingRuleSetAdmin(SteppedAdmin):
+    step_permission = actions.PERMISSION
     list_display = ["version", "state", "note", "rule_count", "proposed_by", "activated_by", "effective_from"]
     list_filter = ["state"]
     list_select_related = ["proposed_by", "activated_by"]
@@ -117,11 +117,8 @@ class RoutingRuleSetAdmin(ModelAdmin):
         head = "<tr><th>Rule</th><th>Field</th><th>Problem</th></tr>"
         return format_html('<div class="scrolls"><table class="changes">{}{}</table></div>', SafeString(head), body)
 
-    def get_actions_detail(self, request: HttpRequest, object_id: Any) -> list[Any]:
-        row = self.get_object(request, unquote(str(object_id)))
-        steps = STEPS.get(row.state, ()) if row is not None and request.user.has_perm(actions.PERMISSION) else ()
-        offered = super().get_actions_detail(request, object_id)  # type: ignore[misc]
-        return [one for one in offered if one.path in steps]
+    def possible_steps(self, row: RoutingRuleSet) -> tuple[str, ...]:
+        return STEPS.get(row.state, ())
 
     @action(description="Propose", url_path="propose", icon="outgoing_mail")  # type: ignore[untyped-decorator]
     def propose(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -160,16 +157,14 @@ class RoutingRuleSetAdmin(ModelAdmin):
         about: str,
     ) -> HttpResponse:
         """Ask on GET, do on POST, and say what stands against it."""
-        row = self.get_object(request, unquote(object_id))
-        if row is None or not isinstance(request.user, AbstractUser) or not request.user.has_perm(actions.PERMISSION):
-            raise PermissionDenied
+        row, actor = self.row_for_step(request, object_id)
         if request.method != "POST":
             title = f"{verb} version {row.version}?"
             context = {**self.admin_site.each_context(request), "opts": self.opts, "title": title}
             context |= {"row": row, "verb": verb, "about": about, "problems": problems_of(row)}
             return TemplateResponse(request, "admin/inference/routingruleset/confirm.html", context)
         try:
-            row = act(request.user, row.pk)
+            row = act(actor, row.pk)
             self.message_user(request, f"{row} is {row.get_state_display().lower()}.", messages.SUCCESS)
         except actions.RuleSetInvalid as error:
             for problem in error.problems:
