@@ -99,6 +99,8 @@ class Exchange:
             "prompt_findings": count(self.prompt_findings),
             "opened_at": self.opened_at.isoformat(),
         }
+        if ask.tag is not None:  # here alone: it lies in clear, and has been inspected by now
+            facts["tag"] = ask.tag
         messages = [{"role": message.role, "content": message.content} for message in self.messages]
         payload = IntentPayload(messages, list(ask.history_ids), msgspec.to_builtins(ask.sampling))
         values = (
@@ -169,8 +171,7 @@ class Exchange:
         )
 
     def _facts(self) -> dict[str, Any]:
-        facts = {"caller": self.caller.name, "channel": self.ask.channel, "request_id": self.ask.request_id}
-        return facts | ({"tag": self.ask.tag} if self.ask.tag else {})
+        return {"caller": self.caller.name, "channel": self.ask.channel, "request_id": self.ask.request_id}
 
 
 def insert_attempt(exchange: UUID, number: int, attempt: AttemptRun) -> Statement:

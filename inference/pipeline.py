@@ -317,6 +317,8 @@ def _prompt(exchange: Exchange, decision: Decision) -> Prompt:
 
 def _texts_of_parameters(ask: Ask) -> list[tuple[str, str]]:
     texts = [("stop", "\n".join(ask.sampling.stop))] if ask.sampling.stop else []
+    if ask.tag is not None:
+        texts.append(("tag", ask.tag))
     if ask.sampling.response_format is not None:
         texts.append(("response_format", msgspec.json.encode(ask.sampling.response_format).decode()))
     return texts

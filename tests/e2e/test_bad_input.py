@@ -220,6 +220,8 @@ BODIES = {
         "response_format",
     ),
     "personal data in stop": (BODY | {"stop": ["jane.doe@example.com"]}, 400, "content_filter", "stop"),
+    "personal data in tag": (BODY | {"tag": "078-05-1121"}, 400, "content_filter", "tag"),
+    "a tag with a space": (BODY | {"tag": "two words"}, 400, "invalid_value", "tag"),
     "unknown field": (BODY | {"colour": "red"}, 400, "invalid_value", "colour"),
     "200,000 characters": (
         BODY | {"messages": [{"role": "user", "content": "a" * 200_000}]},
