@@ -129,7 +129,7 @@ class Budget(Scoped):
         validators=[MinValueValidator(Decimal(0)), MaxValueValidator(Decimal(MAX_CAP_USD))],
     )
     warn_at = models.DecimalField(
-        "warn at (%)", **PERCENT, default=Decimal(80), help_text="From here on administrators are told, once a period."
+        "warn at (%)", **PERCENT, default=Decimal(80), help_text="From here on it is recorded and shown, once a period."
     )
     degrade_at = models.DecimalField(
         "cheaper model at (%)", **PERCENT, default=Decimal(90), help_text="From here on the cheaper model answers."
