@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,18 +62,21 @@ class Fleet:
     def current(self) -> FleetState:
         return self._state
 
-    async def wait_ready(self, deployment: str, *, without: frozenset[str], timeout_s: float) -> bool:
-        """Wait until a ready worker of `deployment` other than `without` is there; False when none came."""
+    async def wait_ready(self, deployments: Sequence[str], *, without: frozenset[str], timeout_s: float) -> str | None:
+        """The first of these with a ready worker other than `without`, waited for; None when none came."""
 
-        def found() -> bool:
-            return any(beat.worker not in without for beat in self._state.ready(deployment))
+        def found() -> str | None:
+            for deployment in deployments:
+                if any(beat.worker not in without for beat in self._state.ready(deployment)):
+                    return deployment
+            return None
 
         try:
             async with asyncio.timeout(timeout_s), self._changed:
                 await self._changed.wait_for(found)
+                return found()
         except TimeoutError:
-            return False
-        return True
+            return None
 
     async def _watch(self) -> None:
         while True:

@@ -160,24 +160,21 @@ class Generation:
         if self._produced or len(self.attempts) >= self._max_attempts or self._left_s() <= 0:
             self._ended = True
             raise failed
-        if (place := self._ready_place(lost, lost_on)) is None:
-            place, wait_s = self.candidate, min(RETRY_WAIT_S, self._left_s())
-            if not await self._dispatcher.fleet.wait_ready(place.deployment, without=lost_on, timeout_s=wait_s):
-                self._ended = True
-                raise failed
-        self.candidate = place
+        places = self._places(lost)
+        wait_s = min(RETRY_WAIT_S, self._left_s())
+        found = await self._dispatcher.fleet.wait_ready(list(places), without=lost_on, timeout_s=wait_s)
+        if found is None:
+            self._ended = True
+            raise failed
+        self.candidate = places[found]
         if self._moved is not None:
-            self._moved(place, lost.code)
+            self._moved(self.candidate, lost.code)
 
-    def _ready_place(self, lost: AttemptLost, lost_on: frozenset[str]) -> Candidate | None:
-        """Where another attempt could begin at once: the same deployment first, unless nobody there took the task."""
-        fleet = self._dispatcher.fleet.current()
+    def _places(self, lost: AttemptLost) -> dict[str, Candidate]:
+        """Where another attempt may go, in order: the same deployment first, unless nobody there took the task."""
         others = [place for place in self._fallbacks if place.deployment != self.candidate.deployment]
         places = [*others, self.candidate] if lost.code == NOT_CLAIMED else [self.candidate, *others]
-        for place in places:
-            if any(beat.worker not in lost_on for beat in fleet.ready(place.deployment)):
-                return place
-        return None
+        return {place.deployment: place for place in places}
 
     async def _send_attempt(self) -> None:
         attempt = AttemptRun(number=len(self.attempts) + 1, candidate=self.candidate)

@@ -21,6 +21,11 @@ KV_FULL = 0.95
 QUEUE_HIGH = 2.0
 
 
+# What excludes a candidate now and may not a second later: heartbeats come late, and places become free.
+AT_CAPACITY, NOT_READY = "at capacity", "no ready worker"
+PASSING = frozenset({AT_CAPACITY, NOT_READY})
+
+
 @dataclass(frozen=True, slots=True)
 class Objective:
     """What a class of requests is promised. E2E is promised for answers of up to `short_tokens`."""
@@ -69,6 +74,11 @@ class Assessed:
     answer_tokens: float
     cost: Decimal
     meets: bool
+
+    @property
+    def may_take_later(self) -> bool:
+        """Whether nothing but the moment speaks against it: an attempt that is lost may go on there."""
+        return self.filter is None or self.filter in PASSING
 
     @property
     def ttft_ms(self) -> float:
@@ -170,7 +180,7 @@ class Assessor:
         if not self.live.permits(candidate.deployment, self.at_s):
             return f"circuit breaker {self.live.breaker_state(candidate.deployment, self.at_s)}"
         if not load.ready:
-            return "at capacity" if load.capacity else "no ready worker"
+            return AT_CAPACITY if load.capacity else NOT_READY
         if self.deadline_s is not None and queue_ms > self.deadline_s * 1000:
             return "deadline"
         return None

@@ -186,10 +186,10 @@ def _choose(
 
 
 def _others(choice: Choice, assessed: list[Assessed]) -> tuple[Candidate, ...]:
-    """What else could take it, each once, in the order in which it may be tried."""
-    usable = {one.candidate.deployment: one.candidate for one in assessed if one.filter is None}
-    usable.pop(choice.assessed.candidate.deployment)
-    return tuple(usable.values())
+    """Where else it may go, each once, in the order in which they may be tried; who is ready is seen then."""
+    allowed = {one.candidate.deployment: one.candidate for one in assessed if one.may_take_later}
+    allowed.pop(choice.assessed.candidate.deployment)
+    return tuple(allowed.values())
 
 
 def _mirror(rule: Rule, choice: Choice, facts: RequestFacts, catalog: Catalog, rng: Random) -> Candidate | None:

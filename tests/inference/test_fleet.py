@@ -52,7 +52,7 @@ async def test_a_worker_with_another_seal_key_is_known_and_never_ready(valkey: R
     state = await state_with(fleet, "stranger")
     assert set(state.foreign) == {"stranger"}
     assert state.ready("d") == []
-    assert await fleet.wait_ready("d", without=frozenset(), timeout_s=0.1) is False
+    assert await fleet.wait_ready(["d"], without=frozenset(), timeout_s=0.1) is None
 
     await beat(valkey, "friend", OURS)
     state = await state_with(fleet, "stranger", "friend")
@@ -63,5 +63,5 @@ async def test_a_worker_that_is_given_the_right_key_is_ready(valkey: Redis, flee
     await beat(valkey, "w", THEIRS)
     await state_with(fleet, "w")
     await beat(valkey, "w", OURS)
-    assert await fleet.wait_ready("d", without=frozenset(), timeout_s=PATIENCE_S)
+    assert await fleet.wait_ready(["elsewhere", "d"], without=frozenset(), timeout_s=PATIENCE_S) == "d"
     assert fleet.current().foreign == {}

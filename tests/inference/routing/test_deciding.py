@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from gpu_workers.messages import Sampling
 from inference.errors import Refusal
 from inference.fleet import FleetState
-from inference.routing.candidates import OBJECTIVES
+from inference.routing.candidates import OBJECTIVES, PASSING
 from inference.routing.deciding import Outcome, find_candidates, weigh
 from inference.routing.explanation import Explanation, parse_explanation
 from inference.routing.facts import RequestFacts
@@ -96,8 +96,9 @@ def test_what_a_filter_excludes_is_never_chosen(
         return
     traces = [one for one in outcome.explanation.candidates if one.deployment == chosen(outcome)]
     assert any(trace.filter is None for trace in traces)
-    usable = {one.deployment for one in outcome.explanation.candidates if one.filter is None}
-    assert {*outcome.explanation.fallbacks, chosen(outcome)} == usable
+    # A lost attempt may go where nothing but the moment spoke against it.
+    allowed = {one.deployment for one in outcome.explanation.candidates if one.filter in {None, *PASSING}}
+    assert {*outcome.explanation.fallbacks, chosen(outcome)} == allowed
 
 
 @pytest.mark.parametrize(
