@@ -38,24 +38,35 @@ class Rows:
             slug,
         )
 
+    def replace_rules(self, *statements: tuple[str, list[object]]) -> None:
+        """All at once: a process that read the rule set without its rule would go by no rule at all."""
+        with psycopg.connect(self._url) as connection:
+            connection.execute("DELETE FROM inference_routingrule")
+            connection.execute("DELETE FROM inference_routingruleset")
+            for sql, values in statements:
+                connection.execute(sql, values)  # type: ignore[call-overload]
+
     @contextmanager
     def route(self, route: dict[str, Any]) -> Iterator[None]:
         """This route for every request while inside."""
         rule_set, alias = uuid7(), uuid7().hex
         model = self.all("SELECT name FROM inference_modelversion WHERE lifecycle = 'live'")[0][0]
-        self.all(
-            "INSERT INTO inference_routingruleset (id, version, state, note, aliases) VALUES (%s, 1, 'active', '', %s)",
-            *(rule_set, json.dumps({alias: model})),
+        insert_set = (
+            "INSERT INTO inference_routingruleset (id, version, state, note, aliases) VALUES (%s, 1, 'active', '', %s)"
         )
-        self.all(
+        insert_rule = (
             "INSERT INTO inference_routingrule (id, rule_set_id, position, name, conditions, route)"
-            " VALUES (%s, %s, 0, 'all', '{}', %s)",
-            *(uuid7(), rule_set, json.dumps(route)),
+            " VALUES (%s, %s, 0, 'all', '{}', %s)"
+        )
+        self.replace_rules(
+            (insert_set, [rule_set, json.dumps({alias: model})]),
+            (insert_rule, [uuid7(), rule_set, json.dumps(route)]),
         )
         self.alias = alias
-        yield
-        self.all("DELETE FROM inference_routingrule")
-        self.all("DELETE FROM inference_routingruleset")
+        try:
+            yield
+        finally:
+            self.replace_rules()
 
     def attempts(self, exchange: str) -> list[tuple[int, str, str]]:
         """Number, deployment and status of each attempt."""
