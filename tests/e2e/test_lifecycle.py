@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.client import ChatClient
 from tests.e2e.people import shell
-from tests.stack import DEPLOYMENT, Stack
+from tests.stack import DEPLOYMENT, MODEL, Stack, wait_for
 
 NAME, EVALUATED = "promoted-model", "evaluated-model"
 
@@ -19,7 +20,7 @@ NAME, EVALUATED = "promoted-model", "evaluated-model"
 async def draft(live_stack: Stack) -> AsyncIterator[None]:
     before = await shell(live_stack, f"versions.create({NAME!r}, {DEPLOYMENT!r})")
     yield
-    await shell(live_stack, f"versions.put_back({before!r}, {DEPLOYMENT!r})")
+    await put_back(live_stack, before)
 
 
 @pytest.fixture
@@ -28,7 +29,19 @@ async def evaluated(live_stack: Stack) -> AsyncIterator[None]:
     live_stack.start("scheduler")
     yield
     live_stack.stop("scheduler")
-    await shell(live_stack, f"versions.put_back({before!r}, {DEPLOYMENT!r})")
+    await put_back(live_stack, before)
+
+
+async def put_back(stack: Stack, before: str) -> None:
+    """Leave the stack as it was found: every process serves the model again."""
+    await shell(stack, f"versions.put_back({before!r}, {DEPLOYMENT!r})")
+
+    def served(url: str) -> bool:
+        listed = httpx.get(f"{url}/v1/models", headers={"Authorization": f"Bearer {stack.api_key}"}).json()
+        return MODEL in [model["id"] for model in listed["data"]]
+
+    for url in stack.urls():
+        await asyncio.to_thread(wait_for, lambda url=url: served(url), f"{url} serves {MODEL} again")
 
 
 async def until_answered(client: ChatClient, *, served: bool) -> dict[str, Any]:
