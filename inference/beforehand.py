@@ -5,27 +5,32 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
 
 # After a refusal a caller's prompts are inspected only once they are admitted: a flood costs no detector's time.
 DISTURBED_S = 10.0
 MAX_DISTURBED = 10_000
 
 
-class Beforehand:
+class Beforehand(Generic[T]):
     """`start` it or not: `result` waits for it, once, and `drop` ends it where nobody wants it any more."""
 
-    def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, work: Callable[[], Awaitable[T]]) -> None:
         self._work = work
-        self._task: asyncio.Future[None] | None = None
+        self._task: asyncio.Future[T] | None = None
 
     def start(self) -> None:
+        if self._task is not None:
+            return
         self._task = asyncio.ensure_future(self._work())
         # A failure that nobody waits for any more belongs to a request that was refused for something else.
         self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
-    async def result(self) -> None:
+    async def result(self) -> T:
         """Raises what the work raises."""
-        await (self._work() if self._task is None else self._task)
+        return await (self._work() if self._task is None else self._task)
 
     def drop(self) -> None:
         if self._task is not None:

@@ -9,7 +9,9 @@ from typing import Literal
 from uuid import UUID
 
 from compliance.audit.writer import Statement
+from compliance.pii.findings import Finding
 from gpu_workers.messages import ChatMessage, FinishReason, Sampling, Usage
+from inference.beforehand import Beforehand
 from inference.errors import Refusal
 
 Priority = Literal["interactive", "standard", "batch"]
@@ -61,6 +63,8 @@ class Ask:
     history_ids: tuple[UUID, ...] = ()
     # Statements that are committed with the intent, given the title: the first words of the masked prompt.
     with_intent: Callable[[str], Sequence[Statement]] | None = None
+    # The findings of each message, where looking for them began before the ask was whole.
+    findings: Beforehand[list[list[Finding]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from uuid import UUID
@@ -14,8 +14,8 @@ import structlog
 from msgspec import structs
 
 from compliance.audit.writer import GroupWriter, RecordConflict, RecordUnavailable, Statement
-from compliance.pii.findings import InspectionUnavailable, count, mask
-from compliance.pii.lanes import InspectionLanes
+from compliance.pii.findings import Finding, InspectionUnavailable, count, mask
+from compliance.pii.lanes import SHORT, InspectionLanes
 from compliance.pii.release import AnswerRelease
 from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import ChatMessage
@@ -105,7 +105,8 @@ class Pipeline:
     async def serve(self, ask: Ask, caller: Caller, cancellation: Cancellation) -> AsyncIterator[Event]:
         """Serve one exchange: Started, Deltas, then Finished; or Refused. Raises nothing to the transport."""
         exchange = Exchange(ask, caller, self.owner, self.catalog)
-        inspection = Beforehand(lambda: self._inspect_prompt(exchange))
+        findings = ask.findings or self.findings_in([message.content for message in ask.messages], caller)
+        inspection = Beforehand(lambda: self._inspect_prompt(exchange, findings))
         if self._calm.is_calm(caller.name):
             inspection.start()  # while Valkey is asked whether there is room
         try:
@@ -118,9 +119,17 @@ class Pipeline:
             yield Refused(refusal)
         finally:
             inspection.drop()
+            findings.drop()
+
+    def findings_in(self, texts: Sequence[str], caller: Caller) -> Beforehand[list[list[Finding]]]:
+        """The findings of each text: looked for from now on where they are short, else when they are waited for."""
+        findings = Beforehand(lambda: self._inspector.find_all(texts))
+        if self._calm.is_calm(caller.name) and sum(map(len, texts)) <= SHORT:
+            findings.start()
+        return findings
 
     async def _serve(
-        self, exchange: Exchange, reservation: Reservation, inspection: Beforehand, cancellation: Cancellation
+        self, exchange: Exchange, reservation: Reservation, inspection: Beforehand[None], cancellation: Cancellation
     ) -> AsyncIterator[Event]:
         self._crossings.note(exchange, reservation.reached)
         await inspection.result()
@@ -216,13 +225,13 @@ class Pipeline:
             at=exchange.opened_at,
         )
 
-    async def _inspect_prompt(self, exchange: Exchange) -> None:
+    async def _inspect_prompt(self, exchange: Exchange, looked_for: Beforehand[list[list[Finding]]]) -> None:
         """Mask the new messages. Raises `Refusal`, `InspectionUnavailable`: what is not inspected is not sent on."""
         ask = exchange.ask
         candidate = routing.find_candidates(ask.model, exchange.catalog)[0]
         _refuse_oversized(ask, candidate.context_length)
         await self._refuse_personal_parameters(ask)
-        found = await self._inspector.find_all([message.content for message in ask.messages])
+        found = await looked_for.result()
         masked = []
         for message, findings in zip(ask.messages, found, strict=True):
             masked.append(ChatMessage(message.role, mask(message.content, findings)))

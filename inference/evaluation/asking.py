@@ -93,7 +93,6 @@ async def _dispatcher() -> AsyncIterator[Dispatcher]:
         stack.push_async_callback(valkey.aclose)
         replies, fleet = ReplyReader(valkey, owner), Fleet(valkey, fingerprint(seal_key))
         dispatcher = Dispatcher(app, valkey, replies, fleet, seal_key, owner)
-        stack.callback(dispatcher.close)
         life = asyncio.create_task(_show_life(valkey, owner), name="life")
         stack.callback(life.cancel)
         for part in (replies, fleet):

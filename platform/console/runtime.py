@@ -126,7 +126,6 @@ class Runtime:
         if self._life is not None:
             self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)
-        self.dispatcher.close()
         await self.pool.close()
         await self.valkey.aclose()
 

@@ -29,6 +29,7 @@ async def test_it_is_done_once_whether_or_not_it_was_started() -> None:
         ahead = Beforehand(work)
         if start:
             ahead.start()
+            ahead.start()
         await ahead.result()
         ahead.drop()
         assert (work.begun, work.ended) == (1, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 from uuid import UUID
@@ -172,12 +173,14 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         """Apart from the socket's loop, so that a cancel or ping is not held up by a read of the history."""
         caller = self.identity.caller
         exchange_id = uuid7()
+        findings = self._parts.pipeline.findings_in([send.text], caller)
         begun = False
         try:
             while (earlier := await self._parts.released.open(exchange_id, caller.name, send.id)) is not None:
                 if await self._follow(earlier, -1, await self._note(earlier)):
                     return
-            self._run(send, await self._ask(send, exchange_id, caller), caller)
+            ask = await self._ask(send, exchange_id, caller)
+            self._run(send, replace(ask, findings=findings), caller)
             begun = True
         except Refusal as refusal:
             self._refuse(refusal, send.id)
@@ -190,6 +193,7 @@ class ChatConsumer(AsyncConsumer):  # type: ignore[misc]
         finally:
             self._starting.pop(send.id, None)
             if not begun:  # also where the connection broke meanwhile: the same id may ask again
+                findings.drop()
                 await self._parts.released.forget(caller.name, send.id, exchange_id)
 
     def _run(self, send: ChatSend, ask: Ask, caller: Caller) -> None:
