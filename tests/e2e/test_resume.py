@@ -151,8 +151,8 @@ async def test_who_waits_for_an_answer_that_never_began_gets_one_of_their_own(co
 
 
 async def test_a_follow_up_at_the_first_event_finds_its_conversation(connect) -> None:
-    client = await connect()
     for _ in range(5):
+        client = await connect()  # of its own: a socket has room for few long answers at once
         await client.ask(parameters=LONG)
         conversation = (await client.until("answer.started"))["conversation"]
         second = await client.ask("and why?", conversation=conversation, parameters={"max_tokens": 4})
