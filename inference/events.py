@@ -16,6 +16,9 @@ from inference.errors import Refusal
 
 Priority = Literal["interactive", "standard", "batch"]
 
+# Within this an answer is whole; a rule may ask for less.
+DEADLINE_S = 120.0
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

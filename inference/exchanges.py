@@ -21,13 +21,12 @@ from inference import metering
 from inference.budgets import NANO
 from inference.catalog import Catalog
 from inference.errors import Refusal
-from inference.events import Ask, Caller
+from inference.events import DEADLINE_S, Ask, Caller
 from inference.generation import AttemptRun, Generation
 from inference.models import ExchangeStatus
 from inference.reservations import Reservation, Used
 from inference.routing import Decision
 
-DEADLINE_S = 120.0
 TITLE_CHARS = 80
 
 INSERT_EXCHANGE = (

@@ -15,6 +15,7 @@ from gpu_workers.identifiers import uuid7
 from inference.catalog import Candidate
 from inference.dispatch import Dispatcher, Prompt
 from inference.errors import Refusal, log_unexpected
+from inference.events import DEADLINE_S
 from inference.exchanges import insert_attempt
 from inference.generation import Generation, ending
 from inference.routing.live import LiveState
@@ -22,7 +23,6 @@ from inference.routing.live import LiveState
 log = structlog.get_logger(__name__)
 
 MAX_AT_ONCE = 32
-DEADLINE_S = 120.0
 # Attempts of the answer itself are counted from one; its mirror's stands apart from them.
 NUMBER = 100
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from gpu_workers.messages import Heartbeat
 from inference.catalog import Candidate
-from inference.events import Priority
+from inference.events import DEADLINE_S, Priority
 from inference.fleet import FleetState
 from inference.routing.explanation import CandidateTrace
 from inference.routing.facts import RequestFacts
@@ -24,6 +24,8 @@ QUEUE_HIGH = 2.0
 # What excludes a candidate now and may not a second later: heartbeats come late, and places become free.
 AT_CAPACITY, NOT_READY = "at capacity", "no ready worker"
 PASSING = frozenset({AT_CAPACITY, NOT_READY})
+# It could not begin before the request's time is over.
+TOO_LATE = "deadline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +141,13 @@ def _capacity(beat: Heartbeat) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Assessor:
-    """Looks at the candidates of one request. `at_s` is monotonic seconds, `deadline_s` the rule's."""
+    """Looks at the candidates of one request. `at_s` is monotonic seconds, `deadline_s` the time that it has."""
 
     facts: RequestFacts
     fleet: FleetState
     live: LiveState
     at_s: float
-    deadline_s: float | None = None
+    deadline_s: float = DEADLINE_S
 
     def assess(self, candidate: Candidate, weight: float = 1.0) -> Assessed:
         facts, known = self.facts, self.live.latency.of(candidate.deployment)
@@ -181,8 +183,8 @@ class Assessor:
             return f"circuit breaker {self.live.breaker_state(candidate.deployment, self.at_s)}"
         if not load.ready:
             return AT_CAPACITY if load.capacity else NOT_READY
-        if self.deadline_s is not None and queue_ms > self.deadline_s * 1000:
-            return "deadline"
+        if queue_ms > self.deadline_s * 1000:
+            return TOO_LATE
         return None
 
     def _meets(self, prediction: Prediction, queue_ms: float, answer_tokens: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,9 +13,9 @@ from msgspec import structs
 from gpu_workers.messages import Sampling
 from inference.catalog import Candidate, Catalog
 from inference.errors import Refusal
-from inference.events import Ask
+from inference.events import DEADLINE_S, Ask
 from inference.fleet import FleetState
-from inference.routing.candidates import Assessed, Assessor
+from inference.routing.candidates import AT_CAPACITY, TOO_LATE, Assessed, Assessor
 from inference.routing.explanation import CandidateTrace, Explanation, RuleTrace
 from inference.routing.facts import RequestFacts, facts_of
 from inference.routing.live import LiveState
@@ -22,6 +23,8 @@ from inference.routing.rules import DEFAULT_RULE, Clamps, Rule, failing_conditio
 from inference.routing.strategies import Choice, choose
 
 RETRY_AFTER_S = 5
+# A wait is a guess: nobody is told to stay away for longer on its account.
+MAX_RETRY_AFTER_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,17 @@ def _broker_gone() -> Refusal:
     return Refusal("overloaded", "The message broker cannot be reached.", retry_after_s=2)
 
 
-def _overloaded() -> Refusal:
-    return Refusal("overloaded", "No worker is ready for this model.", retry_after_s=RETRY_AFTER_S)
+def _overloaded(assessed: list[Assessed], deadline_s: float) -> Refusal:
+    """Said at once, and when it is worth asking again: as soon as the first of them is expected to have room."""
+    full = [one.queue_ms / 1000 for one in assessed if one.filter == AT_CAPACITY]
+    late = [one.queue_ms / 1000 - deadline_s for one in assessed if one.filter == TOO_LATE]
+    if not full and not late:
+        return Refusal("overloaded", "No worker is ready for this model.", retry_after_s=RETRY_AFTER_S)
+    message = "Every worker for this model is busy."
+    if late and not full:
+        message = f"No worker is expected to begin within the {deadline_s:g} s that the request has."
+    retry_after_s = min(max(1, math.ceil(min(full + late))), MAX_RETRY_AFTER_S)
+    return Refusal("overloaded", message, retry_after_s=retry_after_s)
 
 
 def _now_s(at_s: float | None) -> float:
@@ -126,7 +138,7 @@ def weigh(facts: RequestFacts, catalog: Catalog, fleet: FleetState, live: LiveSt
     model = of_model[0].model
     rule, traces = _match(facts, catalog, model)
     route = rule.route
-    assessor = Assessor(facts, fleet, live, at_s, route.deadline_s)
+    assessor = Assessor(facts, fleet, live, at_s, min(route.deadline_s or DEADLINE_S, DEADLINE_S))
     candidates, unserved = _candidates(rule, of_model, catalog)
     assessed = [assessor.assess(candidate, weight) for candidate, weight in candidates]
     chain = [assessor.assess(found) for slug in route.fallbacks if (found := catalog.find_deployment(slug))]
@@ -138,7 +150,7 @@ def weigh(facts: RequestFacts, catalog: Catalog, fleet: FleetState, live: LiveSt
         return Outcome(explanation, refusal=_broker_gone())
     choice = _choose(rule, assessed, chain, facts, rng)
     if choice is None:
-        return Outcome(explanation, refusal=_overloaded())
+        return Outcome(explanation, refusal=_overloaded([*assessed, *chain], assessor.deadline_s))
     others = _others(choice, [*assessed, *chain])
     mirror = _mirror(rule, choice, facts, catalog, rng)
     explanation = _completed(explanation, choice, tuple(one.deployment for one in others), mirror)

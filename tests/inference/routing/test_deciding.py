@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from datetime import timedelta
 from decimal import Decimal
@@ -15,9 +16,10 @@ from hypothesis import given, settings
 
 from gpu_workers.messages import Sampling
 from inference.errors import Refusal
+from inference.events import DEADLINE_S
 from inference.fleet import FleetState
-from inference.routing.candidates import OBJECTIVES, PASSING
-from inference.routing.deciding import Outcome, find_candidates, weigh
+from inference.routing.candidates import AT_CAPACITY, OBJECTIVES, PASSING, TOO_LATE
+from inference.routing.deciding import MAX_RETRY_AFTER_S, Outcome, find_candidates, weigh
 from inference.routing.explanation import Explanation, parse_explanation
 from inference.routing.facts import RequestFacts
 from inference.routing.live import LiveState
@@ -166,15 +168,62 @@ def test_residency_and_budget_exclude_what_is_not_known_to_fit() -> None:
     assert weigh(facts(budget_left=Decimal(0)), catalog(), fleet(), LiveState(), AT_S).refusal is not None
 
 
-def test_a_wait_past_the_rules_deadline_is_refused_at_once() -> None:
+def swamped(answers: int) -> LiveState:
+    """`answers` are under way at `a`, each of which takes it about two seconds."""
     live = measured({"a": (200, 10)})
-    for number in range(1000, 1300):
+    for number in range(1000, 1000 + answers):
         live.begin(UUID(int=number), "a", 100, 0, AT_S)
-    workers = fleet(beat("a", running=1))
+    return live
+
+
+def test_a_wait_past_the_rules_deadline_is_refused_at_once_and_says_when_to_ask_again() -> None:
+    live, workers = swamped(300), fleet(beat("a", running=1))
     outcome = weigh(facts(), catalog(only(candidates=[("a",)], deadline_s=1.0)), workers, live, AT_S)
-    assert outcome.explanation.candidates[0].filter == "deadline"
+    shown = outcome.explanation.candidates[0]
+    assert (shown.filter, outcome.decision) == (TOO_LATE, None)
     assert outcome.refusal is not None
-    assert outcome.refusal.retry_after_s
+    assert outcome.refusal.code == "overloaded"
+    assert "1 s" in outcome.refusal.message
+    assert outcome.refusal.retry_after_s == min(MAX_RETRY_AFTER_S, math.ceil(shown.queue_ms / 1000 - 1.0))
+
+
+def test_a_wait_past_every_requests_deadline_is_refused_without_a_rule() -> None:
+    workers = fleet(beat("a", running=1))
+    outcome = weigh(facts(), catalog(only(candidates=[("a",)])), workers, swamped(100_000), AT_S)
+    assert outcome.explanation.candidates[0].queue_ms > DEADLINE_S * 1000
+    assert outcome.refusal is not None
+    assert outcome.refusal.retry_after_s == MAX_RETRY_AFTER_S
+
+
+def test_a_rule_cannot_give_more_time_than_there_is() -> None:
+    workers = fleet(beat("a", running=1))
+    generous = only(candidates=[("a",)], deadline_s=DEADLINE_S * 1000)
+    outcome = weigh(facts(), catalog(generous), workers, swamped(100_000), AT_S)
+    assert outcome.explanation.candidates[0].filter == TOO_LATE
+
+
+def test_busy_workers_are_told_from_none() -> None:
+    full = weigh(facts(), catalog(only(candidates=[("a",)])), fleet(beat("a", running=4, capacity=4)), swamped(4), AT_S)
+    gone = weigh(facts(), catalog(only(candidates=[("a",)])), fleet(beat("b")), LiveState(), AT_S)
+    assert full.refusal is not None
+    assert gone.refusal is not None
+    assert "busy" in full.refusal.message
+    assert full.refusal.retry_after_s == max(1, math.ceil(full.explanation.candidates[0].queue_ms / 1000))
+    assert gone.refusal.message == "No worker is ready for this model."
+
+
+@given(scenes.requests, scenes.rule_sets, scenes.fleets, scenes.lives)
+@settings(max_examples=150)
+def test_nobody_is_sent_away_for_a_wait_while_a_place_is_free(
+    request: RequestFacts, given_rules: RuleSet, workers: FleetState, live: LiveState
+) -> None:
+    outcome = weigh(request, catalog(given_rules), workers, live, AT_S)
+    for one in outcome.explanation.candidates:
+        if one.in_flight < one.capacity and one.queue_ms == 0:
+            assert one.filter not in {TOO_LATE, AT_CAPACITY}
+    if outcome.decision is None:
+        assert outcome.refusal is not None
+        assert 1 <= (outcome.refusal.retry_after_s or 0) <= MAX_RETRY_AFTER_S
 
 
 def test_fallbacks_are_taken_in_their_order_when_no_candidate_can() -> None:
