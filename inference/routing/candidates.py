@@ -136,7 +136,7 @@ def load_of(deployment: str, fleet: FleetState, outstanding: int) -> Load:
 
 def _capacity(beat: Heartbeat) -> int:
     """An engine in which requests wait takes no more at once than it has, however many its worker would hold."""
-    return max(1, beat.running - beat.waiting) if beat.waiting else beat.capacity
+    return min(beat.capacity, max(1, beat.running - beat.waiting)) if beat.waiting else beat.capacity
 
 
 @dataclass(frozen=True, slots=True)
