@@ -48,6 +48,8 @@ for _language, _words in STOP_WORDS.items():
 def language_of(text: str) -> str:
     """ISO 639-1, or "" where it cannot be told. Looks at the first `SAMPLE_CHARS` characters only."""
     sample = text[:SAMPLE_CHARS]
+    if sample.isascii():  # most prompts; their letters need no counting
+        return _by_words(sample.lower())
     letters = len(LETTER.findall(sample))
     if not letters:
         return ""
