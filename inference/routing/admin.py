@@ -193,17 +193,19 @@ def _may_edit(request: HttpRequest, obj: Any) -> bool:
 
 def _explained(form: RequestForm) -> dict[str, Any]:
     """What the page shows: the recorded explanation of an exchange, or that of the request described."""
-    exchange, refusal = form.cleaned_data["exchange"], None
+    exchange, refusal, language = form.cleaned_data["exchange"], None, None
     if exchange:
         explanation = recorded_explanation(exchange)
         if explanation is None:
             return {"refusal": "No explanation is recorded for this exchange."}
     else:
+        facts = form.facts()
         try:
-            outcome = explain_now(form.facts())
+            outcome = explain_now(facts)
         except Refusal as unknown:
             return {"refusal": unknown.message}
         explanation, refusal = outcome.explanation, outcome.refusal
+        language = facts.language or "unknown"
     return {
         "explanation": explanation,
         "verdicts": list(verdicts(explanation)),
@@ -212,5 +214,6 @@ def _explained(form: RequestForm) -> dict[str, Any]:
             for one in explanation.candidates
         ],
         "extras": list(extras(explanation)),
+        "language": language,
         "refusal": refusal.message if refusal else None,
     }

@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from inference.events import Ask, Caller, Priority
+from inference.routing.language import language_of
 
 # No tokenizer runs here; English text has about four characters a token.
 CHARS_PER_TOKEN = 4
@@ -18,6 +19,7 @@ CHARS_PER_TOKEN = 4
 class RequestFacts(Struct, frozen=True, kw_only=True):
     """Identifiers are written as text, as rules name them. What is not known is None and meets no condition on it.
 
+    `language` is ISO 639-1, "" where it could not be told.
     `findings` are the entity types found in the prompt, `at` is aware UTC, `budget_left` is USD, and
     `previous_deployment` is where this conversation's last answer came from.
     """
@@ -32,7 +34,7 @@ class RequestFacts(Struct, frozen=True, kw_only=True):
     key: str | None = None
     role: str | None = None
     tag: str | None = None
-    language: str | None = None
+    language: str = ""
     priority: Priority = "interactive"
     findings: frozenset[str] = frozenset()
     residency: str | None = None
@@ -53,6 +55,7 @@ def facts_of(ask: Ask, caller: Caller | None = None, findings: Iterable[str] = (
         max_tokens=ask.sampling.max_tokens,
         priority=ask.priority,
         tag=ask.tag,
+        language=_language(ask),
         role=caller.role if caller else None,
         previous_deployment=ask.previous_deployment,
         organisation=str(caller.organisation_id) if caller else None,
@@ -61,3 +64,9 @@ def facts_of(ask: Ask, caller: Caller | None = None, findings: Iterable[str] = (
         findings=frozenset(findings),
         conversation=ask.conversation_id,
     )
+
+
+def _language(ask: Ask) -> str:
+    """That of the newest message of the user's; what was answered before says nothing of who asks."""
+    asked = (message.content for message in reversed(ask.messages) if message.role == "user")
+    return language_of(next(asked, ""))

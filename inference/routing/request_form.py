@@ -12,7 +12,7 @@ from inference.events import Priority
 from inference.routing.facts import RequestFacts
 from inference.routing.rules import BUDGET_STATES
 
-TEXTS = ("model", "organisation", "team", "key", "role", "tag", "language", "residency", "previous_deployment")
+TEXTS = ("model", "organisation", "team", "key", "role", "tag", "residency", "previous_deployment")
 
 
 class RequestForm(forms.Form):
@@ -28,7 +28,9 @@ class RequestForm(forms.Form):
     key = forms.CharField(required=False, help_text="The API key's id.")
     role = forms.CharField(required=False)
     tag = forms.CharField(required=False)
-    language = forms.CharField(required=False)
+    language = forms.RegexField(
+        r"\A[a-z]{2}\Z", required=False, help_text="Two letters (ISO 639-1), such as de. Empty: could not be told."
+    )
     residency = forms.CharField(required=False)
     findings = forms.CharField(required=False, help_text="Entity types found in the prompt, with commas between.")
     budget_state = forms.ChoiceField(choices=[(name, name.replace("_", " ")) for name in BUDGET_STATES])
@@ -53,6 +55,7 @@ class RequestForm(forms.Form):
             prompt_tokens=given["prompt_tokens"],
             max_tokens=given["max_tokens"],
             priority=given["priority"],
+            language=given["language"],
             findings=findings,
             budget_state=given["budget_state"],
             **texts,

@@ -40,8 +40,10 @@ class Command(BaseCommand):
                 raise CommandError("No explanation is recorded for this exchange.")
             return list(lines_of(recorded))
         try:
-            outcome = explain_now(form.facts())
+            facts = form.facts()
+            outcome = explain_now(facts)
         except Refusal as refusal:
             raise CommandError(str(refusal)) from None
         refused = [f"{'refused':<12}{outcome.refusal}"] if outcome.refusal else []
-        return [*lines_of(outcome.explanation), *refused]
+        language = f"{'language':<12}{facts.language or 'unknown'}"
+        return [language, *lines_of(outcome.explanation), *refused]

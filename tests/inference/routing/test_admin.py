@@ -152,6 +152,13 @@ def test_rules_are_the_operators(enter: Callable[..., Client], role: str) -> Non
     assert rule_set.state == "draft"
 
 
+@pytest.mark.parametrize(("language", "shown"), [("de", "de"), ("", "unknown")])
+def test_the_page_shows_the_language_of_the_request(enter: Callable[..., Client], language: str, shown: str) -> None:
+    asked = {"prompt_tokens": "500", "max_tokens": "50", "priority": "batch", "budget_state": "calm"}
+    page = enter().get(EXPLAIN, asked | {"language": language}, follow=True).content.decode()
+    assert f"<p>Language: {shown}</p>" in page
+
+
 def test_the_page_explains_a_request_and_keeps_what_was_asked(enter: Callable[..., Client]) -> None:
     client = enter()
     assert "Prompt tokens" in client.get(EXPLAIN, follow=True).content.decode()

@@ -69,6 +69,16 @@ def test_it_says_which_rule_fired_every_candidate_and_why(capsys: pytest.Capture
     assert "nightly: fires" in explain(capsys, priority="batch")
 
 
+def test_a_rule_s_language_is_that_of_the_request_described(capsys: pytest.CaptureFixture[str]) -> None:
+    in_force(languages=["de"])
+    german = explain(capsys, language="de")
+    assert "language    de" in german
+    assert "nightly: fires" in german
+    unknown = explain(capsys)
+    assert "language    unknown" in unknown
+    assert "nightly: not met: languages" in unknown
+
+
 def test_without_a_rule_set_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     said = explain(capsys)
     assert "none is active" in said
@@ -102,6 +112,7 @@ def test_an_exchange_shows_what_was_recorded_then(capsys: pytest.CaptureFixture[
         ({"prompt_tokens": "-1"}, "--prompt-tokens"),
         ({"prompt_tokens": "many"}, "--prompt-tokens"),
         ({"at": "yesterday"}, "--at"),
+        ({"language": "german"}, "--language"),
         ({"exchange": "no-id"}, "--exchange"),
         ({"exchange": str(UUID(int=7))}, "No explanation is recorded"),
     ],
