@@ -31,7 +31,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. One of `user_id` and `api_key_id` is set."""
+    """Who asks. One of `user_id` and `api_key_id` is set.
+
+    `residency` is the zone in which the organisation's requests must stay, empty for none.
+    """
 
     organisation_id: UUID
     user_id: UUID | None
@@ -39,6 +42,7 @@ class Caller:
     limits: Limits
     team_id: UUID | None = None
     role: str | None = None
+    residency: str = ""
 
     @property
     def name(self) -> str:

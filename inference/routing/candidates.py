@@ -24,6 +24,8 @@ QUEUE_HIGH = 2.0
 # What excludes a candidate now and may not a second later: heartbeats come late, and places become free.
 AT_CAPACITY, NOT_READY = "at capacity", "no ready worker"
 PASSING = frozenset({AT_CAPACITY, NOT_READY})
+# Where the organisation's requests must not go.
+ELSEWHERE = "residency"
 # It could not begin before the request's time is over.
 TOO_LATE = "deadline"
 
@@ -175,7 +177,7 @@ class Assessor:
         if weight <= 0:
             return "weight 0"
         if facts.residency is not None and candidate.zone != facts.residency:
-            return "residency"
+            return ELSEWHERE
         worst = _cost(candidate, facts.prompt_tokens, 0, facts.max_tokens)
         if facts.budget_left is not None and worst > facts.budget_left:
             return "budget"

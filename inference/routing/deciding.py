@@ -15,7 +15,7 @@ from inference.catalog import Candidate, Catalog
 from inference.errors import Refusal
 from inference.events import DEADLINE_S, Ask
 from inference.fleet import FleetState
-from inference.routing.candidates import AT_CAPACITY, TOO_LATE, Assessed, Assessor
+from inference.routing.candidates import AT_CAPACITY, ELSEWHERE, TOO_LATE, Assessed, Assessor
 from inference.routing.explanation import CandidateTrace, Explanation, RuleTrace
 from inference.routing.facts import RequestFacts, facts_of
 from inference.routing.live import LiveState
@@ -88,6 +88,9 @@ def _broker_gone() -> Refusal:
 
 def _overloaded(assessed: list[Assessed], deadline_s: float) -> Refusal:
     """Said at once, and when it is worth asking again: as soon as the first of them is expected to have room."""
+    if assessed and all(one.filter == ELSEWHERE for one in assessed):
+        message = "No deployment of this model lies where the organisation's requests must stay."
+        return Refusal("model_not_found", message, param="model")
     full = [one.queue_ms / 1000 for one in assessed if one.filter == AT_CAPACITY]
     late = [one.queue_ms / 1000 - deadline_s for one in assessed if one.filter == TOO_LATE]
     if not full and not late:

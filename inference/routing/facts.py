@@ -61,6 +61,7 @@ def facts_of(ask: Ask, caller: Caller | None = None, findings: Iterable[str] = (
         organisation=str(caller.organisation_id) if caller else None,
         team=str(caller.team_id) if caller and caller.team_id else None,
         key=str(caller.api_key_id) if caller and caller.api_key_id else None,
+        residency=(caller.residency or None) if caller else None,
         findings=frozenset(findings),
         conversation=ask.conversation_id,
     )

@@ -85,3 +85,39 @@ async def test_rules_in_force_hold_in_every_process_and_are_in_the_record(live_s
         assert events[-1]["usage"]["completion_tokens"] == 3
         route = route_of(live_stack, events[0]["exchange"])
         assert route["rule"] == "tagged"
+
+
+def move(stack: Stack, *, residency: str, zone: str) -> None:
+    with psycopg.connect(stack.environment["BURSAR_DATABASE_URL"]) as connection:
+        connection.execute("UPDATE accounts_organisation SET residency = %s", [residency])
+        connection.execute("UPDATE inference_deployment SET zone = %s", [zone])
+
+
+@pytest.fixture
+def places(live_stack: Stack) -> Iterator[None]:
+    yield
+    move(live_stack, residency="", zone="")
+
+
+async def until(client: ChatClient, *, ends_with: str) -> dict[str, Any]:
+    """The last event of an answer, once it is of this type."""
+    for _ in range(50):
+        events = await client.answer("why is the sky blue", parameters={"max_tokens": 2})
+        if events[-1]["type"] == ends_with:
+            return events[-1]
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"no answer ended with {ends_with}")
+
+
+@pytest.mark.usefixtures("places")
+async def test_an_organisation_is_served_in_its_residency_alone(live_stack: Stack, connect: Any) -> None:
+    clients = [await connect(web=web) for web in range(2)]
+    move(live_stack, residency="eu", zone="us")
+    for client in clients:
+        assert (await until(client, ends_with="error"))["error"]["code"] == "model_not_found"
+    move(live_stack, residency="eu", zone="eu")
+    for client in clients:
+        await until(client, ends_with="answer.finished")
+    move(live_stack, residency="", zone="us")
+    for client in clients:
+        await until(client, ends_with="answer.finished")

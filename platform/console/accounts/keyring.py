@@ -13,7 +13,7 @@ from inference.snapshot import Pool
 SELECT_KEYS = """
     SELECT k.digest, k.id, k.organisation_id, k.expires_at,
            COALESCE(k.requests_per_minute, o.requests_per_minute),
-           COALESCE(k.concurrent_answers, o.concurrent_answers), k.team_id
+           COALESCE(k.concurrent_answers, o.concurrent_answers), k.team_id, o.residency
     FROM accounts_apikey k JOIN accounts_organisation o ON o.id = k.organisation_id
     WHERE k.revoked_at IS NULL AND o.is_active
 """
@@ -42,7 +42,8 @@ class Keyring:
         async with pool.connection() as connection:
             for row in await (await connection.execute(SELECT_KEYS)).fetchall():
                 limits = Limits("API key", row[4], row[5])
-                key = _Key(Caller(row[2], None, row[1], limits, row[6]), row[3])
+                caller = Caller(row[2], None, row[1], limits, team_id=row[6], residency=row[7])
+                key = _Key(caller, row[3])
                 by_digest[bytes(row[0])] = by_id[row[1]] = key
         self._by_digest, self._by_id = by_digest, by_id
 

@@ -34,6 +34,14 @@ class Organisation(models.Model):
         default=True,
         help_text="A model version without an evaluation set cannot go live by its administrators' approval.",
     )
+    residency = models.SlugField(
+        max_length=40,
+        blank=True,
+        default="",
+        db_default="",
+        db_index=False,
+        help_text="Its requests go to deployments of this zone and to no others. Empty: anywhere.",
+    )
     created_at = models.DateTimeField("created", db_default=Now(), editable=False)
 
     class Meta:

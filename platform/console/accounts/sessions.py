@@ -17,7 +17,8 @@ from inference.events import Caller, Limits
 from inference.snapshot import Pool
 
 SELECT_MEMBERS = """
-    SELECT u.id, u.password, m.organisation_id, o.requests_per_minute, o.concurrent_answers, m.team_id, m.role
+    SELECT u.id, u.password, m.organisation_id, o.requests_per_minute, o.concurrent_answers, m.team_id, m.role,
+           o.residency
     FROM accounts_user u
     JOIN accounts_member m ON m.user_id = u.id
     JOIN accounts_organisation o ON o.id = m.organisation_id
@@ -40,7 +41,7 @@ async def find_members(pool: Pool, user_ids: Iterable[UUID]) -> dict[UUID, Signe
         rows = await (await connection.execute(SELECT_MEMBERS, [list(user_ids)])).fetchall()
     return {
         row[0]: SignedIn(
-            Caller(row[2], row[0], None, Limits("user", row[3], row[4]), row[5], row[6]),
+            Caller(row[2], row[0], None, Limits("user", row[3], row[4]), row[5], row[6], row[7]),
             hashlib.sha256(row[1].encode()).digest(),
         )
         for row in rows

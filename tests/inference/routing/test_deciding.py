@@ -13,6 +13,8 @@ from uuid import UUID
 import msgspec
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
 
 from gpu_workers.messages import Sampling
 from inference.errors import Refusal
@@ -224,6 +226,37 @@ def test_nobody_is_sent_away_for_a_wait_while_a_place_is_free(
     if outcome.decision is None:
         assert outcome.refusal is not None
         assert 1 <= (outcome.refusal.retry_after_s or 0) <= MAX_RETRY_AFTER_S
+
+
+zones = st.sampled_from(["", "eu", "us"])
+
+
+@given(scenes.requests, scenes.rule_sets, scenes.fleets, scenes.lives, st.tuples(zones, zones, zones), zones)
+@settings(max_examples=150)
+def test_no_request_leaves_its_residency_whatever_the_rules_and_the_workers(
+    request: RequestFacts,
+    given_rules: RuleSet,
+    workers: FleetState,
+    live: LiveState,
+    places: tuple[str, str, str],
+    residency: str,
+) -> None:
+    zone_of = dict(zip(scenes.SLUGS, places, strict=True))
+    world = catalog(given_rules)
+    world.models["m"] = tuple(candidate(slug, zone=zone) for slug, zone in zone_of.items())
+    resident = structs.replace(request, residency=residency or None)
+    outcome = weigh(resident, world, workers, live, AT_S)
+    if outcome.decision is None or not residency:
+        return
+    decision = outcome.decision
+    goes_to = [decision.candidate, *decision.fallbacks, *filter(None, [decision.mirror])]
+    assert {one.zone for one in goes_to} == {residency}
+
+
+def test_a_model_that_is_nowhere_in_the_residency_is_refused_for_good() -> None:
+    refusal = weigh(facts(residency="eu"), catalog(), fleet(), LiveState(), AT_S).refusal
+    assert refusal is not None
+    assert (refusal.code, refusal.param, refusal.retry_after_s) == ("model_not_found", "model", None)
 
 
 def test_fallbacks_are_taken_in_their_order_when_no_candidate_can() -> None:

@@ -12,7 +12,7 @@ from inference.routing.rules import Conditions, failing_condition
 
 def test_a_request_brings_what_rules_ask_for() -> None:
     organisation, key, team, conversation = (uuid4() for _ in range(4))
-    caller = Caller(organisation, None, key, Limits("API key", 1, 1), team, "developer")
+    caller = Caller(organisation, None, key, Limits("API key", 1, 1), team, "developer", "eu")
     ask = Ask(
         uuid4(),
         "request",
@@ -33,6 +33,7 @@ def test_a_request_brings_what_rules_ask_for() -> None:
     assert (facts.role, facts.tag, facts.priority, facts.model) == ("developer", "summary", "batch", "small")
     assert (facts.prompt_tokens, facts.max_tokens) == (5, 7)
     assert facts.findings == {"PERSON", "CREDIT_CARD"}
+    assert facts.residency == "eu"
     assert (facts.conversation, facts.previous_deployment) == (conversation, "second")
 
 

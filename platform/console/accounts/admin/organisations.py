@@ -20,7 +20,7 @@ class OrganisationAdmin(ScopedAdmin):
     search_fields = ["name", "slug"]
     given_fields = (
         *("name", "slug", "is_active", "requests_per_minute", "concurrent_answers"),
-        *("four_eyes", "requires_evaluation"),
+        *("four_eyes", "requires_evaluation", "residency"),
     )
     readonly_fields = ["created_at"]
 
