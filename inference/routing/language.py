@@ -39,6 +39,8 @@ STOP_WORDS = {
     "uk": "і в не на що як це я з по мій моя для він вона із у так мені ви та",
     "bg": "и в не на че как това аз с по мой моя за той тя от да се е ми",
 }
+# What `language_of` can say, besides "" for what it cannot tell.
+LANGUAGES = frozenset({*STOP_WORDS, *SCRIPTS, "zh", "ja", "ar", "fa", "ur"})
 LANGUAGES_OF: dict[str, list[str]] = {}
 for _language, _words in STOP_WORDS.items():
     for _word in _words.split():

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
+from inference.routing.language import LANGUAGES
 from inference.routing.rules import BUDGET_STATES, DAYS, VALUES, Clamps, Conditions, Rule, RuleSet, resolve_alias
 
 ALIASES = "aliases"
@@ -88,6 +89,8 @@ def _conditions(rule: Rule, rules: RuleSet, known: Known) -> Iterator[Problem]:
             yield Problem(rule.name, "models", problem)
     for state in sorted((conditions.budget_states or frozenset()) - set(BUDGET_STATES)):
         yield Problem(rule.name, "budget_states", f"There is no state {state}; there are {', '.join(BUDGET_STATES)}.")
+    for language in sorted((conditions.languages or frozenset()) - LANGUAGES - {""}):
+        yield Problem(rule.name, "languages", f"{language} is never told; these are: {', '.join(sorted(LANGUAGES))}.")
     yield from _contradictions(rule.name, conditions)
 
 

@@ -6,37 +6,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.routing.language import SAMPLE_CHARS, STOP_WORDS, language_of
+from inference.routing.language import LANGUAGES, SAMPLE_CHARS, STOP_WORDS, language_of
 
 ENGLISH = "What is the status of my order, and how can I change it?"
 
 
-@pytest.mark.parametrize(
-    ("language", "text"),
-    [
-        ("en", ENGLISH),
-        ("de", "Wie kann ich mein Konto schließen und was ist mit der Karte?"),
-        ("fr", "Comment est-ce que je ferme mon compte dans les délais ?"),
-        ("es", "¿Cómo cierro mi cuenta y qué pasa con las tarjetas del banco?"),
-        ("it", "Come posso chiudere il mio conto e che cosa è successo?"),
-        ("pt", "Como eu fecho minha conta? O cartão não está com o banco."),
-        ("nl", "Hoe kan ik mijn rekening sluiten en wat is het saldo?"),
-        ("sv", "Hur kan jag stänga min räkning och vad är det som gäller?"),
-        ("pl", "Jak zamknąć moje konto i czy to jest możliwe? Nie wiem, co się stało."),
-        ("ru", "Как мне закрыть счёт и что это значит для меня?"),
-        ("uk", "Як мені закрити рахунок і що це означає?"),
-        ("bg", "Как да си закрия сметката и това какво е?"),
-        ("ja", "口座を閉じる方法を教えてください"),
-        ("zh", "我怎样才能关闭我的账户"),
-        ("ko", "계좌를 어떻게 해지하나요"),
-        ("ar", "كيف أغلق حسابي المصرفي"),
-        ("fa", "چگونه حساب خود را ببندم"),
-        ("ur", "میں اپنا اکاؤنٹ کیسے بند کروں"),
-        ("el", "Πώς κλείνω τον λογαριασμό μου;"),
-        ("he", "איך אני סוגר את החשבון שלי"),
-        ("th", "ฉันจะปิดบัญชีได้อย่างไร"),
-    ],
-)
+EXAMPLES = [
+    ("en", ENGLISH),
+    ("de", "Wie kann ich mein Konto schließen und was ist mit der Karte?"),
+    ("fr", "Comment est-ce que je ferme mon compte dans les délais ?"),
+    ("es", "¿Cómo cierro mi cuenta y qué pasa con las tarjetas del banco?"),
+    ("it", "Come posso chiudere il mio conto e che cosa è successo?"),
+    ("pt", "Como eu fecho minha conta? O cartão não está com o banco."),
+    ("nl", "Hoe kan ik mijn rekening sluiten en wat is het saldo?"),
+    ("sv", "Hur kan jag stänga min räkning och vad är det som gäller?"),
+    ("pl", "Jak zamknąć moje konto i czy to jest możliwe? Nie wiem, co się stało."),
+    ("ru", "Как мне закрыть счёт и что это значит для меня?"),
+    ("uk", "Як мені закрити рахунок і що це означає?"),
+    ("bg", "Как да си закрия сметката и това какво е?"),
+    ("ja", "口座を閉じる方法を教えてください"),
+    ("zh", "我怎样才能关闭我的账户"),
+    ("ko", "계좌를 어떻게 해지하나요"),
+    ("ar", "كيف أغلق حسابي المصرفي"),
+    ("fa", "چگونه حساب خود را ببندم"),
+    ("ur", "میں اپنا اکاؤنٹ کیسے بند کروں"),
+    ("el", "Πώς κλείνω τον λογαριασμό μου;"),
+    ("he", "איך אני סוגר את החשבון שלי"),
+    ("th", "ฉันจะปิดบัญชีได้อย่างไร"),
+]
+
+
+@pytest.mark.parametrize(("language", "text"), EXAMPLES)
 def test_it_tells_a_question_s_language(language: str, text: str) -> None:
     assert language_of(text) == language
     assert language_of(text.upper()) == language
@@ -53,3 +53,7 @@ def test_any_text_has_one_answer_and_only_its_beginning_counts(text: str, more: 
     assert language_of(text) in known
     full = text.ljust(SAMPLE_CHARS)
     assert language_of(full) == language_of(full + more)
+
+
+def test_every_language_that_it_tells_may_stand_in_a_rule() -> None:
+    assert {language for language, _ in EXAMPLES} == LANGUAGES

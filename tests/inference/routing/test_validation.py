@@ -75,6 +75,7 @@ def weighted(*weights: float) -> dict[str, Any]:
         (condition(window={"weekdays": [7]}), "window.weekdays", "0 (Monday) to 6"),
         (condition(window={"from_hour": 25}), "window.from_hour", "0 to 24"),
         (condition(budget_states=["rich"]), "budget_states", "no state rich"),
+        (condition(languages=["en", "german"]), "languages", "german is never told"),
         (route(mirror={"deployment": "a", "share": 0}), "mirror.share", "more than 0"),
         (route(mirror={"deployment": "a", "share": 1.5}), "mirror.share", "at most 1"),
         (route(deadline_s=0), "deadline_s", "more than 0"),
