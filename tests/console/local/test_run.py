@@ -39,6 +39,8 @@ class Run:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                # Tests that run in the background were told to ignore Ctrl-C; a terminal's programs are not.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
 
     def wait_ready(self, timeout_s: float) -> "Run":
