@@ -7,12 +7,13 @@ import sys
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging, worker_init, worker_shutdown, worker_shutting_down
+from celery.signals import celeryd_after_setup, setup_logging, worker_init, worker_shutdown, worker_shutting_down
+from kombu import Queue
 
 from gpu_workers import settings as worker_settings
 from gpu_workers.logging import configure_logging
 from gpu_workers.runner import Runner
-from gpu_workers.transport import configure_transport
+from gpu_workers.transport import configure_transport, own_queue
 
 app = Celery("gpu_workers", include=["gpu_workers.tasks"])
 configure_transport(app)
@@ -29,6 +30,15 @@ def runner() -> Runner:
 @setup_logging.connect
 def _set_up_logging(**_: Any) -> None:
     configure_logging()
+
+
+@celeryd_after_setup.connect
+def _read_own_queue(instance: Any = None, **_: Any) -> None:
+    """Beside the deployment's queue: what is meant for this worker and no other."""
+    settings, queues = worker_settings.load(), instance.app.amqp.queues
+    for name in list(queues.consume_from):
+        # Not declared: nothing is ever routed to it, and a trace of every worker that has been would stay behind.
+        queues.select_add(Queue(own_queue(name, settings.worker), no_declare=True))
 
 
 @worker_init.connect

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -32,12 +33,18 @@ class _Running:
 class Attempts:
     """The attempts of one worker process. Lives on the runner's loop; nothing here is called from a thread."""
 
-    def __init__(self, valkey: Redis, engine: Engine, seal_key: bytes, worker: str) -> None:
+    def __init__(
+        self, valkey: Redis, engine: Engine, seal_key: bytes, worker: str, on_broken: Callable[[], None] | None = None
+    ) -> None:
+        """`on_broken` is called whenever an attempt finds the engine broken."""
         self._valkey = valkey
         self._replies = ReplyChannel(valkey)
         self._engine = engine
         self._seal_key = seal_key
         self._worker = worker
+        self._on_broken = on_broken
+        # Starts of the engine that were seen; whoever watches it counts them up.
+        self.epoch = 1
         self._running: dict[str, _Running] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -98,6 +105,8 @@ class Attempts:
         except EngineRefused as error:
             return Failed(error.code, error.message)
         except EngineBroken as error:
+            if self._on_broken is not None:
+                self._on_broken()
             return Failed("engine_failed", str(error), counted.usage())
         except TimeoutError:
             return Failed("deadline_exceeded", "The deadline passed.", counted.usage())
@@ -113,7 +122,7 @@ class Attempts:
         if left <= 0:
             raise TimeoutError
         async with asyncio.timeout(left):
-            reply.now(Claimed(self._worker))
+            reply.now(Claimed(self._worker, self.epoch))
             # The attempt is registered before this look, so that a cancel is seen by one of the two. The engine begins
             # meanwhile: a round trip is a tenth of what the platform adds to a first token.
             look = asyncio.create_task(self._cancel_if_asked_before(task, name))
@@ -136,7 +145,7 @@ class Attempts:
                 if isinstance(item, End):
                     return Done(item.finish_reason, item.usage or counted.usage())
                 counted.add(item)
-                reply.delta(item.text)
+                reply.delta(item.text, counted.usage())
                 if counted.pieces >= 2 * task.sampling.max_tokens + SLACK_PIECES:
                     # A piece is a token or more: this engine ignores what it was asked for.
                     return Done("length", counted.usage())

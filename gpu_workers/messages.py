@@ -9,6 +9,7 @@ from msgspec import Struct, msgpack
 
 CANCEL_CHANNEL = "bursar:cancel"
 WORKERS_KEY = "bursar:workers"
+HEARTBEAT_S = 1.0
 HEARTBEAT_TTL_MS = 3_000
 
 FinishReason = Literal["stop", "length", "cancelled"]
@@ -46,7 +47,10 @@ class Sampling(Struct, frozen=True, omit_defaults=True):
 
 
 class GenerateTask(Struct, frozen=True):
-    """One attempt. `deadline` is in Unix seconds; `priority` is vLLM's: lower goes first."""
+    """One attempt. `deadline` is in Unix seconds; `priority` is vLLM's: lower goes first.
+
+    `continued` is how the answer begins already: the engine goes on after it, and does not say it again.
+    """
 
     exchange: UUID
     attempt: int
@@ -58,6 +62,7 @@ class GenerateTask(Struct, frozen=True):
     cache_salt: str
     messages: tuple[ChatMessage, ...]
     sampling: Sampling
+    continued: str = ""
 
 
 class Usage(Struct, frozen=True):
@@ -70,13 +75,17 @@ class Usage(Struct, frozen=True):
 
 
 class Claimed(Struct, frozen=True, tag="claimed"):
-    """A worker has taken the attempt."""
+    """A worker has taken the attempt. `epoch` counts the starts of its engine that it has seen."""
 
     worker: str
+    epoch: int = 0
 
 
 class Delta(Struct, frozen=True, tag="delta"):
+    """Some text, and the attempt's usage up to its end: should this be the last of it, that is what it is paid."""
+
     text: str
+    usage: Usage | None = None
 
 
 class Done(Struct, frozen=True, tag="done"):
@@ -99,7 +108,7 @@ class Heartbeat(Struct, frozen=True):
     """What a worker says of itself every second. `seal` is the fingerprint of its seal key (gpu_workers.sealing).
 
     `waiting` are requests that the engine has queued; `kv_use` and `prefix_hits` (of prompt tokens) are shares from
-    0 to 1, None where the engine does not tell.
+    0 to 1, None where the engine does not tell. `epoch` counts the starts of the engine that the worker has seen.
     """
 
     worker: str
@@ -113,6 +122,7 @@ class Heartbeat(Struct, frozen=True):
     waiting: int = 0
     kv_use: float | None = None
     prefix_hits: float | None = None
+    epoch: int = 0
 
 
 _frames: msgpack.Decoder[Frame] = msgpack.Decoder(Frame)

@@ -7,7 +7,7 @@ import asyncio
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gpu_workers.messages import Delta, Frame, GenerateTask, encode
+from gpu_workers.messages import Delta, Frame, GenerateTask, Usage, encode
 from gpu_workers.sealing import Sealer, frame_place
 
 # The answer's beginning goes out token by token, since inspection holds a word until the next one begins;
@@ -77,18 +77,20 @@ class ReplyWriter:
         self._sequence = 0
         self._deltas = 0
         self._held: list[str] = []
+        self._held_usage: Usage | None = None
         self._flush_at: asyncio.TimerHandle | None = None
         self._last: asyncio.Future[None] | None = None
 
-    def delta(self, text: str) -> None:
+    def delta(self, text: str, usage: Usage) -> None:
         """Send or hold some text. Raises `RedisError` where what was sent before did not arrive."""
         if self._last is not None and self._last.done():
             self._last.result()
         self._deltas += 1
         if self._deltas <= EAGER_DELTAS:
-            self._send(Delta(text))
+            self._send(Delta(text, usage))
             return
         self._held.append(text)
+        self._held_usage = usage
         if self._flush_at is None:
             self._flush_at = asyncio.get_running_loop().call_later(COALESCE_S, self._flush)
 
@@ -108,7 +110,7 @@ class ReplyWriter:
         if self._held:
             text = "".join(self._held)
             self._held.clear()
-            self._send(Delta(text))
+            self._send(Delta(text, self._held_usage))
 
     def _send(self, frame: Frame) -> asyncio.Future[None]:
         task = self._task

@@ -19,6 +19,7 @@ from gpu_workers.engines.base import Engine
 from gpu_workers.engines.openai import OpenAIEngine
 from gpu_workers.messages import (
     CANCEL_CHANNEL,
+    HEARTBEAT_S,
     HEARTBEAT_TTL_MS,
     WORKERS_KEY,
     GenerateTask,
@@ -32,7 +33,7 @@ from gpu_workers.settings import WorkerSettings
 
 log = structlog.get_logger(__name__)
 
-HEARTBEAT_S = 1.0
+SHORTEST_BEAT_S = 0.1
 # Sweeps in which an owner shows no sign of life before its attempts are given up.
 OWNER_MISSED_SWEEPS = 3
 
@@ -65,6 +66,7 @@ class Runner:
         self._thread = threading.Thread(target=self._loop.run_forever, name="runner", daemon=True)
         self._background: list[asyncio.Task[None]] = []
         self._missed: dict[str, int] = {}
+        self._was_ready = False
 
     def start(self) -> None:
         self._thread.start()
@@ -91,7 +93,11 @@ class Runner:
         self._valkey = connect(self._settings.valkey_url)
         self._engine = build_engine(self._settings)
         await self._engine.start()
-        self.attempts = Attempts(self._valkey, self._engine, self._settings.seal_key, self._settings.worker)
+        self._beat_now = asyncio.Event()
+        settings = self._settings
+        self.attempts = Attempts(
+            self._valkey, self._engine, settings.seal_key, settings.worker, on_broken=self._beat_now.set
+        )
         self._background = [asyncio.create_task(self._beat()), asyncio.create_task(self._hear_cancels())]
 
     async def _stop(self) -> None:
@@ -108,20 +114,29 @@ class Runner:
     async def _beat(self) -> None:
         while True:
             started = time.monotonic()
+            self._beat_now.clear()
             try:
                 await self._publish_heartbeat()
                 await self._give_up_orphans()
             except (RedisError, OSError) as error:
                 log.warning("heartbeat_failed", error=type(error).__name__)
-            await asyncio.sleep(max(0.1, HEARTBEAT_S - (time.monotonic() - started)))
+            # A broken engine is told at once: whoever lost an answer with it looks for another now.
+            await asyncio.sleep(SHORTEST_BEAT_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(HEARTBEAT_S - SHORTEST_BEAT_S - (time.monotonic() - started)):
+                    await self._beat_now.wait()
 
     async def _publish_heartbeat(self) -> None:
         settings, load = self._settings, await self._engine.load()
+        ready = await self._engine.is_ready()
+        if ready and not self._was_ready:
+            self.attempts.epoch += 1
+        self._was_ready = ready
         beat = Heartbeat(
             worker=settings.worker,
             deployment=settings.deployment,
             engine=settings.engine,
-            engine_ready=await self._engine.is_ready(),
+            engine_ready=ready,
             simulated=self._engine.simulated,
             running=self.attempts.running,
             capacity=self._capacity,
@@ -129,6 +144,7 @@ class Runner:
             waiting=load.waiting,
             kv_use=load.kv_use,
             prefix_hits=load.prefix_hits,
+            epoch=self.attempts.epoch,
         )
         async with self._valkey.pipeline(transaction=False) as pipe:
             pipe.set(worker_key(settings.worker), encode(beat), px=HEARTBEAT_TTL_MS)

@@ -11,6 +11,11 @@ from gpu_workers.settings import broker_url
 GENERATE = "gpu_workers.generate"
 
 
+def own_queue(queue: str, worker: str) -> str:
+    """The queue that one worker alone reads, beside its deployment's."""
+    return f"{queue}@{worker}"
+
+
 def configure_transport(app: Celery) -> None:
     """Quiet, result-less, and never redelivered.
 

@@ -18,11 +18,12 @@ from compliance.pii.findings import Finding, count
 from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import ChatMessage, Usage
 from inference import metering
+from inference.attempts import AttemptRun
 from inference.budgets import NANO
 from inference.catalog import Catalog
 from inference.errors import Refusal
 from inference.events import DEADLINE_S, Ask, Caller
-from inference.generation import AttemptRun, Generation
+from inference.generation import Generation
 from inference.models import ExchangeStatus
 from inference.reservations import Reservation, Used
 from inference.routing import Decision

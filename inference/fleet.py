@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,12 +14,14 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gpu_workers.messages import WORKERS_KEY, Heartbeat, decode_heartbeat, worker_key
+from gpu_workers.messages import HEARTBEAT_S, WORKERS_KEY, Heartbeat, decode_heartbeat, worker_key
 from gpu_workers.streams import set_members
 
 log = structlog.get_logger(__name__)
 
 POLL_S = 0.5
+# A heartbeat that is read is no older than its own rhythm, this poll, and some for a slow machine.
+STALE_S = HEARTBEAT_S + POLL_S + 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,23 @@ class FleetState:
             for beat in self.workers.values()
             if beat.deployment == deployment and beat.engine_ready and beat.running < beat.capacity
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """An engine that took an attempt with it. `until_s` is on the monotonic clock."""
+
+    worker: str
+    epoch: int
+    until_s: float
+
+    @classmethod
+    def now(cls, worker: str, epoch: int) -> Lost:
+        return cls(worker, epoch, time.monotonic() + STALE_S)
+
+    def covers(self, beat: Heartbeat, at_s: float) -> bool:
+        """Whether this heartbeat may be older than the loss, and of the same start of the same engine."""
+        return beat.worker == self.worker and beat.epoch == self.epoch and at_s < self.until_s
 
 
 class Fleet:
@@ -62,13 +83,24 @@ class Fleet:
     def current(self) -> FleetState:
         return self._state
 
-    async def wait_ready(self, deployments: Sequence[str], *, without: frozenset[str], timeout_s: float) -> str | None:
-        """The first of these with a ready worker other than `without`, waited for; None when none came."""
+    async def wait_ready(
+        self, deployments: Sequence[str], lost: Sequence[Lost] = (), *, timeout_s: float
+    ) -> Heartbeat | None:
+        """A ready worker of the first of these that has one, waited for; None when none came.
 
-        def found() -> str | None:
+        What was `lost` is left out until it has started anew, or is known to have survived.
+        """
+
+        def found() -> Heartbeat | None:
+            at_s = time.monotonic()
             for deployment in deployments:
-                if any(beat.worker not in without for beat in self._state.ready(deployment)):
-                    return deployment
+                ready = [
+                    beat for beat in self._state.ready(deployment) if not any(one.covers(beat, at_s) for one in lost)
+                ]
+                if ready:
+                    # Of two, since everyone who lost the same engine looks at the same heartbeats.
+                    some = random.sample(ready, min(2, len(ready)))
+                    return min(some, key=lambda beat: beat.running / beat.capacity)
             return None
 
         try:

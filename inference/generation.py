@@ -1,78 +1,55 @@
 """Generation: one exchange's answer as it comes back, over as many attempts as it takes.
 
 Recovery is decided here and nowhere else (docs/decisions/0003): this module watches the worker's heartbeat, the
-deadline and the stream, and tries once more where nothing has been generated yet.
+deadline and the stream, and has another worker go on where one was lost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Coroutine
 from decimal import Decimal
 
 import msgspec
 import structlog
 
-from gpu_workers.messages import Claimed, Delta, Done, Failed, FinishReason, Frame, Usage, decode_frame
+from gpu_workers.messages import Claimed, Delta, Done, Failed, FinishReason, Frame, Heartbeat, Usage, decode_frame
 from gpu_workers.sealing import SealBroken, Sealer, frame_place
 from inference.admission import broker_gone
+from inference.attempts import AttemptLost, AttemptRun, billed, completion_tokens, total_cost, usage_of
 from inference.catalog import Candidate
 from inference.dispatch import Dispatcher, Prompt
 from inference.errors import CODES, Refusal
-from inference.metering import cost_of
+from inference.fleet import Lost
 from inference.models import AttemptStatus
 from inference.replies import BrokerLost, CancelAsked, Inbox, Sealed
+from inference.seam import AnswersDiffer, Seam
 
 log = structlog.get_logger(__name__)
 
-MAX_ATTEMPTS = 2
+# An answer that takes four engines with it is not given to a fifth.
+MAX_ATTEMPTS = 4
 WATCH_S = 0.5
-# How long a task may lie in the queue while ready workers exist, and how long a lost one waits for another worker.
+# How long a task may lie in the queue while ready workers exist.
 CLAIM_TIMEOUT_S = 5.0
+# How long another worker is waited for: by an answer that nobody has seen anything of, which is better refused and
+# asked again; and by one that has begun, for which even an engine that starts anew is worth it.
 RETRY_WAIT_S = 5.0
+RESUME_WAIT_S = 90.0
 # How long a cancelled attempt is waited for, to learn what it used.
 CANCEL_WAIT_S = 1.0
 NOT_CLAIMED = "not_claimed"
 
-
-class AttemptLost(Exception):
-    """The attempt ended without an answer and without the request's fault."""
-
-    def __init__(self, status: AttemptStatus, code: str) -> None:
-        super().__init__(code)
-        self.status = status
-        self.code = code
-
-
-@dataclass
-class AttemptRun:
-    """What is known of one attempt; it becomes a row when the exchange ends. Times in milliseconds."""
-
-    number: int
-    candidate: Candidate
-    started: float = field(default_factory=time.monotonic)
-    worker: str = ""
-    status: AttemptStatus = AttemptStatus.LOST
-    error_code: str = ""
-    queued_ms: float | None = None
-    ttft_ms: float | None = None
-    usage: Usage | None = None
-    looks_without_heartbeat: int = 0
-
-    def elapsed_ms(self) -> float:
-        return (time.monotonic() - self.started) * 1000
-
-
-# Told where the next attempt goes and by which code the one before it was lost.
-Moved = Callable[[Candidate, str], None]
+# Told where the next attempt goes, and of the one before it, which was lost.
+Moved = Callable[[Candidate, AttemptRun], None]
 
 
 class Generation:
     """One exchange's generation over as many attempts as it takes: start it, then iterate `text`.
 
-    `candidate` is where the latest attempt went; `fallbacks` are where another may go, in order.
+    `candidate` is where the latest attempt went; `fallbacks` are where another may go, in order. `worker` is the one
+    that the first attempt is for, None for whichever of the deployment's takes it.
     """
 
     def __init__(
@@ -81,48 +58,45 @@ class Generation:
         candidate: Candidate,
         prompt: Prompt,
         *,
+        worker: str | None = None,
         fallbacks: tuple[Candidate, ...] = (),
         moved: Moved | None = None,
         max_attempts: int = MAX_ATTEMPTS,
     ) -> None:
         self._dispatcher = dispatcher
         self.candidate = candidate
+        self._worker = worker
         self._fallbacks = fallbacks
         self._moved = moved
         self._max_attempts = max_attempts
         self._prompt = prompt
         self._inbox: Inbox | None = None
-        self._produced = False
-        self._cancelled = False
+        self._said: list[str] = []
+        self._seam = Seam("", repeats=False)
+        self._lost: list[Lost] = []
+        self._cancelled = asyncio.Event()
         self._ended = False
         self.attempts: list[AttemptRun] = []
         self.finish_reason: FinishReason = "stop"
 
     @property
     def usage(self) -> Usage:
-        """What all attempts used together."""
-        used = [attempt.usage for attempt in self.attempts if attempt.usage is not None]
-        return Usage(
-            prompt_tokens=sum(usage.prompt_tokens for usage in used),
-            cached_tokens=sum(usage.cached_tokens for usage in used),
-            completion_tokens=sum(usage.completion_tokens for usage in used),
-            estimated=any(usage.estimated for usage in used) or len(used) < len(self.attempts),
-        )
+        """What all attempts are billed for together."""
+        return usage_of(self.attempts)
 
     @property
     def cost(self) -> Decimal:
-        """USD: each attempt's usage at the prices of where it went."""
-        used = [attempt for attempt in self.attempts if attempt.usage is not None]
-        return sum((cost_of(attempt.usage, attempt.candidate.prices) for attempt in used if attempt.usage), Decimal(0))
+        """USD."""
+        return total_cost(self.attempts)
 
     async def start(self) -> None:
         """Send the first attempt. Raises `Refusal`."""
-        if not self._cancelled:
+        if not self._cancelled.is_set():
             await self._send_attempt()
 
     def cancel(self) -> None:
         """End the answer with what there is; `text` then ends with `finish_reason` cancelled."""
-        self._cancelled = True
+        self._cancelled.set()
         if self._inbox is not None:
             self._inbox.put_nowait(CancelAsked())
 
@@ -132,43 +106,76 @@ class Generation:
             await self._give_up(self.attempts[-1])
 
     async def text(self) -> AsyncIterator[str]:
-        """The answer's text as it comes. Raises `Refusal`."""
-        lost_on: frozenset[str] = frozenset()
-        while not self._cancelled or self.attempts:
+        """The answer's text as it comes, however many attempts it takes. Raises `Refusal`."""
+        while self.attempts and not self._ended:
             attempt = self.attempts[-1]
             try:
-                async for text in self._read(attempt):
-                    yield text
+                async for piece in self._read(attempt):
+                    if text := self._seam.join(piece):
+                        self._said.append(text)
+                        yield text
+                if not self._cancelled.is_set():
+                    self._seam.end()
                 return
             except AttemptLost as lost:
-                attempt.status, attempt.error_code = lost.status, lost.code
-                self._dispatcher.replies.close(self._prompt.exchange_id, attempt.number)
-                lost_on |= {attempt.worker}
-                await self._prepare_retry(lost, lost_on)
-                await self._send_attempt()
-        self.finish_reason = "cancelled"
-        self._ended = True
+                await self._move(attempt, lost)
+            except AnswersDiffer:
+                attempt.status, attempt.error_code = AttemptStatus.FAILED, "answers_differ"
+                await self._give_up(attempt)
+                raise _engine_failed() from None
+        if not self.attempts:
+            self.finish_reason = "cancelled"
+            self._ended = True
 
-    async def _prepare_retry(self, lost: AttemptLost, lost_on: frozenset[str]) -> None:
-        log.warning("attempt_lost", request_id=self._prompt.request_id, attempt=len(self.attempts), code=lost.code)
-        failed = Refusal("engine_failed", "The engine failed and no other attempt was possible.")
-        if lost.code == NOT_CLAIMED:
-            failed = Refusal("overloaded", "No worker took the request in time.", retry_after_s=5)
+    async def _move(self, attempt: AttemptRun, lost: AttemptLost) -> None:
+        """Have another worker go on. Raises `Refusal` where none can; returns with the answer ended or under way."""
+        log.warning("attempt_lost", request_id=self._prompt.request_id, attempt=attempt.number, code=lost.code)
+        attempt.status, attempt.error_code = lost.status, lost.code
+        self._dispatcher.replies.close(self._prompt.exchange_id, attempt.number)
         if lost.code == "broker_lost":
             self._ended = True
             raise broker_gone()
-        if self._produced or len(self.attempts) >= self._max_attempts or self._left_s() <= 0:
-            self._ended = True
-            raise failed
-        places = self._places(lost)
-        wait_s = min(RETRY_WAIT_S, self._left_s())
-        found = await self._dispatcher.fleet.wait_ready(list(places), without=lost_on, timeout_s=wait_s)
-        if found is None:
-            self._ended = True
-            raise failed
-        self.candidate = places[found]
-        if self._moved is not None:
-            self._moved(self.candidate, lost.code)
+        # It may be late and not dead: its place in the engine is somebody else's now.
+        await self._dispatcher.cancel(self._prompt.exchange_id, attempt.number)
+        after = completion_tokens(billed(self.attempts)) if self._said else 0
+        if after >= self._prompt.sampling.max_tokens:
+            self._end(attempt, "length", attempt.usage)  # it was whole: only its last frame is missing
+            return
+        if await self._find_place(attempt, lost):
+            await self._send_attempt(after)
+
+    async def _find_place(self, attempt: AttemptRun, lost: AttemptLost) -> bool:
+        """False where the caller cancels meanwhile: the answer has ended then. Raises `Refusal`."""
+        wait_s = min(RESUME_WAIT_S if self._said else RETRY_WAIT_S, self._left_s())
+        if attempt.worker:
+            self._lost.append(Lost.now(attempt.worker, attempt.epoch))
+        if len(self.attempts) < self._max_attempts and wait_s > 0:
+            places = self._places(lost)
+            found = await self._wait(self._dispatcher.fleet.wait_ready(list(places), self._lost, timeout_s=wait_s))
+            if self._cancelled.is_set():
+                self._end(attempt, "cancelled", attempt.usage)
+                return False
+            if found is not None:
+                self.candidate, self._worker = places[found.deployment], found.worker
+                if self._moved is not None:
+                    self._moved(self.candidate, attempt)
+                return True
+        self._ended = True
+        if self._left_s() <= 0:
+            raise _deadline_exceeded()
+        if lost.code == NOT_CLAIMED:
+            raise Refusal("overloaded", "No worker took the request in time.", retry_after_s=5)
+        raise _engine_failed()
+
+    async def _wait(self, ready: Coroutine[None, None, Heartbeat | None]) -> Heartbeat | None:
+        """What `ready` finds; None as soon as the caller cancels."""
+        finding, cancelled = asyncio.create_task(ready), asyncio.create_task(self._cancelled.wait())
+        try:
+            await asyncio.wait({finding, cancelled}, return_when=asyncio.FIRST_COMPLETED)
+            return finding.result() if finding.done() else None
+        finally:
+            finding.cancel()
+            cancelled.cancel()
 
     def _places(self, lost: AttemptLost) -> dict[str, Candidate]:
         """Where another attempt may go, in order: the same deployment first, unless nobody there took the task."""
@@ -176,17 +183,21 @@ class Generation:
         places = [*others, self.candidate] if lost.code == NOT_CLAIMED else [self.candidate, *others]
         return {place.deployment: place for place in places}
 
-    async def _send_attempt(self) -> None:
-        attempt = AttemptRun(number=len(self.attempts) + 1, candidate=self.candidate)
+    async def _send_attempt(self, after_tokens: int = 0) -> None:
+        # Another's server cannot be told how its answer begins, and a schema is met from its first character on.
+        repeats = bool(self._said) and (self.candidate.external or bool(self._prompt.sampling.response_format))
+        attempt = AttemptRun(len(self.attempts) + 1, self.candidate, after_tokens, repeats)
+        self._seam = Seam("".join(self._said), repeats=repeats)
         self._inbox = self._dispatcher.replies.open(self._prompt.exchange_id, attempt.number)
         self.attempts.append(attempt)
-        await self._dispatcher.publish(self.candidate, self._prompt, attempt.number)
+        prompt = self._prompt if repeats else self._prompt.after(self._seam.told, after_tokens)
+        await self._dispatcher.publish(self.candidate, prompt, attempt.number, self._worker)
 
     async def _read(self, attempt: AttemptRun) -> AsyncIterator[str]:
         sealer = self._dispatcher.sealer(self._prompt.exchange_id)
         expected = 0
         cancel_until: float | None = None
-        if self._cancelled and self._inbox is not None:
+        if self._cancelled.is_set() and self._inbox is not None:
             self._inbox.put_nowait(CancelAsked())
         while True:
             item = await self._next(attempt, cancel_until)
@@ -207,6 +218,7 @@ class Generation:
             expected += 1
             frame = self._open(sealer, attempt, item.sequence, item.data)
             if isinstance(frame, Delta):
+                attempt.usage = frame.usage or attempt.usage
                 if cancel_until is None:
                     yield self._note_text(attempt, frame.text)
             elif self._note_frame(attempt, frame):
@@ -235,7 +247,7 @@ class Generation:
         if self._left_s() <= 0:
             await self._give_up(attempt)
             attempt.status, attempt.error_code = AttemptStatus.FAILED, "deadline_exceeded"
-            raise Refusal("deadline_exceeded", "The deadline passed before the answer was whole.")
+            raise _deadline_exceeded()
         state = self._dispatcher.fleet.current()
         if attempt.worker:
             if state.broker and attempt.worker not in state.workers:
@@ -245,7 +257,6 @@ class Generation:
                 raise AttemptLost(AttemptStatus.LOST, "worker_lost")
         elif attempt.elapsed_ms() > CLAIM_TIMEOUT_S * 1000:
             # It may lie in a queue that nobody reads, or with a worker that died before it said anything.
-            await self._dispatcher.cancel(self._prompt.exchange_id, attempt.number)
             raise AttemptLost(AttemptStatus.LOST, NOT_CLAIMED)
 
     async def _give_up(self, attempt: AttemptRun) -> None:
@@ -263,8 +274,8 @@ class Generation:
         except (SealBroken, msgspec.MsgspecError):
             raise AttemptLost(AttemptStatus.LOST, "reply_broken") from None
 
-    def _note_text(self, attempt: AttemptRun, text: str) -> str:
-        self._produced = True
+    @staticmethod
+    def _note_text(attempt: AttemptRun, text: str) -> str:
         if attempt.ttft_ms is None:
             attempt.ttft_ms = attempt.elapsed_ms()
         return text
@@ -272,17 +283,17 @@ class Generation:
     def _note_frame(self, attempt: AttemptRun, frame: Claimed | Done | Failed) -> bool:
         """True when the answer has ended. Raises `AttemptLost`, `Refusal`."""
         if isinstance(frame, Claimed):
-            attempt.worker = frame.worker
+            attempt.worker, attempt.epoch = frame.worker, frame.epoch
             attempt.queued_ms = attempt.elapsed_ms()
             return False
         if isinstance(frame, Done):
             self._end(attempt, frame.finish_reason, frame.usage)
             return True
-        attempt.usage = frame.usage
+        attempt.usage = frame.usage or attempt.usage
         attempt.error_code = frame.code
         attempt.status = AttemptStatus.FAILED
-        if self._cancelled:
-            self._end(attempt, "cancelled", frame.usage)
+        if self._cancelled.is_set():
+            self._end(attempt, "cancelled", attempt.usage)
             return True
         if frame.code in ("engine_failed", "worker_draining") or frame.code not in CODES:
             raise AttemptLost(AttemptStatus.FAILED, frame.code)
@@ -298,10 +309,9 @@ class Generation:
         self.finish_reason = reason
 
 
-def ending(generation: Generation) -> tuple[str, int]:
-    """How the last attempt ended, empty where the answer came to its end; and the tokens of that answer."""
-    last = generation.attempts[-1] if generation.attempts else None
-    tokens = last.usage.completion_tokens if last and last.usage else 0
-    if last is not None and last.status is AttemptStatus.FINISHED:
-        return "", tokens
-    return (last.error_code if last else "") or "cancelled", tokens
+def _engine_failed() -> Refusal:
+    return Refusal("engine_failed", "The engine failed and no other attempt was possible.")
+
+
+def _deadline_exceeded() -> Refusal:
+    return Refusal("deadline_exceeded", "The deadline passed before the answer was whole.")

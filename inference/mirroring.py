@@ -12,12 +12,13 @@ import structlog
 
 from compliance.audit.writer import GroupWriter
 from gpu_workers.identifiers import uuid7
+from inference.attempts import ending
 from inference.catalog import Candidate
 from inference.dispatch import Dispatcher, Prompt
 from inference.errors import Refusal, log_unexpected
 from inference.events import DEADLINE_S
 from inference.exchanges import insert_attempt
-from inference.generation import Generation, ending
+from inference.generation import Generation
 from inference.routing.live import LiveState
 
 log = structlog.get_logger(__name__)
@@ -69,7 +70,7 @@ class Mirrors:
             log_unexpected("mirror_failed", error, exchange=str(exchange))
         finally:
             await generation.close()
-            self._live.ended(copy.exchange_id, *ending(generation), time.monotonic())
+            self._live.ended(copy.exchange_id, *ending(generation.attempts), time.monotonic())
         for attempt in generation.attempts:
             self._writer.submit([insert_attempt(exchange, NUMBER, attempt)])
 

@@ -21,6 +21,7 @@ from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import ChatMessage
 from inference import metering, routing
 from inference.admission import Admission, QuotaExceeded
+from inference.attempts import AttemptRun, ending
 from inference.beforehand import Beforehand, CalmCallers
 from inference.budgets import BudgetBook, Stage, demand_of
 from inference.catalog import Candidate, Catalog
@@ -29,7 +30,7 @@ from inference.dispatch import Dispatcher, Prompt
 from inference.errors import Refusal, log_unexpected
 from inference.events import Ask, Caller, Delta, Event, Finished, Refused, Started
 from inference.exchanges import Exchange
-from inference.generation import Generation, ending
+from inference.generation import Generation
 from inference.leases import Leases
 from inference.limits import LimitBook
 from inference.mirroring import Mirrors
@@ -152,7 +153,7 @@ class Pipeline:
             failure = _as_refusal(error, exchange)
         finally:
             await generation.close()
-            self.live.ended(exchange.id, *ending(generation), time.monotonic())
+            self._note_end(exchange, generation.attempts)
         exchange.intent_recorded = await _is_recorded(recorded)
         if not exchange.intent_recorded:
             # Without an outcome nothing is ever billed: the money is free, whatever became of the intent.
@@ -185,13 +186,17 @@ class Pipeline:
         return decision
 
     def _generation(self, exchange: Exchange, decision: Decision) -> Generation:
-        def moved(candidate: Candidate, lost_by: str) -> None:
-            at_s = time.monotonic()
-            self.live.ended(exchange.id, lost_by, 0, at_s)
-            self.live.begin(exchange.id, candidate.deployment, decision.prompt_tokens, 0.0, at_s)
+        def moved(candidate: Candidate, lost: AttemptRun) -> None:
+            self._note_end(exchange, [lost])
+            self.live.begin(exchange.id, candidate.deployment, decision.prompt_tokens, 0.0, time.monotonic())
 
         prompt = _prompt(exchange, decision)
         return Generation(self._dispatcher, decision.candidate, prompt, fallbacks=decision.fallbacks, moved=moved)
+
+    def _note_end(self, exchange: Exchange, attempts: Sequence[AttemptRun]) -> None:
+        code, tokens = ending(attempts)
+        source = attempts[-1].source if attempts else ""
+        self.live.ended(exchange.id, code, tokens, time.monotonic(), source=source)
 
     @asynccontextmanager
     async def _admitted(self, exchange: Exchange) -> AsyncIterator[Reservation]:

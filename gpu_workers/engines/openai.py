@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from gpu_workers.engines.base import End, EngineBroken, EngineRefused, Piece
 from gpu_workers.engines.metrics import EngineLoad, parse_load
-from gpu_workers.messages import FinishReason, GenerateTask, Usage
+from gpu_workers.messages import ChatMessage, FinishReason, GenerateTask, Usage
 
 CONNECT_TIMEOUT_S = 3.0
 # An engine that accepts and then produces nothing for this long counts as dead.
@@ -151,6 +151,10 @@ class OpenAIEngine:
         if self._vllm:
             body["priority"] = task.priority
             body["cache_salt"] = task.cache_salt
+            if task.continued:
+                # The last message is the answer's beginning, and not a turn that is over.
+                body["messages"] = (*task.messages, ChatMessage("assistant", task.continued))
+                body |= {"continue_final_message": True, "add_generation_prompt": False}
             # Usage with each piece: an answer that is cut is billed for what the engine counted.
             body["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
         return body

@@ -48,6 +48,7 @@ class _Request(Struct):
     stream_options: _StreamOptions = _StreamOptions()
     max_tokens: int | None = None
     seed: int | None = None
+    continue_final_message: bool = False
 
 
 class Timing(Struct, frozen=True):
@@ -176,10 +177,11 @@ class SimulatedServer:
             await self._answer(request, prompt_tokens, send)
 
     async def _answer(self, request: _Request, prompt_tokens: int, send: Send) -> None:
-        limit = min(request.max_tokens or len(self._pieces), len(self._pieces))
-        reason = "length" if limit < len(self._pieces) else "stop"
+        rest = self._pieces[self._said(request) :]
+        limit = min(request.max_tokens or len(rest), len(rest))
+        reason = "length" if limit < len(rest) else "stop"
         usage = _usage(prompt_tokens, limit)
-        pieces = self._paced(request.seed, limit)
+        pieces = self._paced(request.seed, rest[:limit])
         if not request.stream:
             text = "".join([piece async for piece in pieces])
             choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
@@ -197,9 +199,17 @@ class SimulatedServer:
             await self._event(send, [], usage)
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
 
-    async def _paced(self, seed: int | None, limit: int) -> AsyncIterator[str]:
+    def _said(self, request: _Request) -> int:
+        """How many of the pieces the answer begins with already."""
+        if not request.continue_final_message:
+            return 0
+        said = request.messages[-1].content
+        lengths = itertools.accumulate(map(len, self._pieces))
+        return sum(length <= len(said) for length in lengths)
+
+    async def _paced(self, seed: int | None, pieces: list[str]) -> AsyncIterator[str]:
         rng, wait_s = self._timing.for_request(next(self._served), seed)
-        for piece in self._pieces[:limit]:
+        for piece in pieces:
             await asyncio.sleep(wait_s)
             yield piece
             wait_s = self._timing.gap_s(rng)

@@ -48,9 +48,7 @@ class Answer:
 async def ask_all(candidate: Candidate, questions: Sequence[Question]) -> list[Answer]:
     """The answers in order. Raises `Refusal` when one of them does not come: a part of a run is no run."""
     async with _dispatcher() as dispatcher:
-        ready = await dispatcher.fleet.wait_ready(
-            [candidate.deployment], without=frozenset(), timeout_s=READY_TIMEOUT_S
-        )
+        ready = await dispatcher.fleet.wait_ready([candidate.deployment], timeout_s=READY_TIMEOUT_S)
         if ready is None:
             raise Refusal("overloaded", "No worker of the deployment is ready.", retry_after_s=5)
         room = asyncio.Semaphore(AT_ONCE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from uuid import UUID
 
 from inference.routing.breakers import Breaker, State
@@ -11,6 +12,9 @@ from inference.routing.latency import LatencyModel
 # Endings that are the deployment's fault; others are the caller's, the broker's or the record's.
 FAULTS = frozenset({"engine_failed", "worker_lost", "not_claimed", "deadline_exceeded", "reply_gap", "reply_broken"})
 
+
+# Longer than any attempt runs.
+FORGET_S = 600.0
 
 _shared: LiveState | None = None
 
@@ -39,6 +43,7 @@ class LiveState:
         self.latency = LatencyModel()
         self._breakers: dict[str, Breaker] = {}
         self._sent: dict[UUID, _Sent] = {}
+        self._failed_at_s: dict[str, float] = {}
 
     def outstanding(self, deployment: str) -> int:
         return len(self.latency.of(deployment).outstanding)
@@ -66,14 +71,28 @@ class LiveState:
             if breaker.state(at_s) is State.HALF_OPEN:
                 breaker.succeeded(sent.at_s, at_s)  # a probe need not be read to its end: it answers
 
-    def ended(self, exchange: UUID, error_code: str, answer_tokens: int, at_s: float) -> None:
-        """The exchange is over: `error_code` is empty for an answer that came to its end."""
+    def ended(self, exchange: UUID, error_code: str, answer_tokens: int, at_s: float, *, source: str = "") -> None:
+        """The exchange is over: `error_code` is empty for an answer that came to its end.
+
+        `source` names the start of the engine that it was on. All that were there when it died say one thing once.
+        """
         if not error_code:
             self.succeeded(exchange, answer_tokens, at_s)
-        elif error_code in FAULTS:
+        elif error_code in FAULTS and not self._is_known(exchange, source, at_s):
             self.failed(exchange, at_s)
         else:
             self.abandoned(exchange, at_s)
+
+    def _is_known(self, exchange: UUID, source: str, at_s: float) -> bool:
+        """Whether this source has failed since the attempt left for it: one event, and no new evidence."""
+        sent = self._sent.get(exchange)
+        if not source or sent is None:
+            return False
+        known = self._failed_at_s.get(source, -inf) > sent.at_s
+        if not known:
+            self._failed_at_s = {name: when for name, when in self._failed_at_s.items() if when > at_s - FORGET_S}
+            self._failed_at_s[source] = at_s
+        return known
 
     def succeeded(self, exchange: UUID, answer_tokens: int, at_s: float) -> None:
         if sent := self._sent.pop(exchange, None):

@@ -152,40 +152,40 @@ async def test_a_question_that_a_dead_worker_left_in_the_queue_is_answered_by_th
     assert rows(stack, ATTEMPTS, started["exchange"])[-1][1] == "finished"
 
 
-async def test_kill_9_of_the_worker_in_the_middle_ends_the_answer_with_a_recorded_failure(stack: Stack) -> None:
+async def test_kill_9_of_the_only_worker_in_the_middle_is_waited_out(stack: Stack) -> None:
     await asyncio.to_thread(stack.wait_ready)
     async with socket(stack) as client:
         await client.ask(parameters=LONG)
         started = await client.until("answer.started")
         await client.until("answer.delta")
         stack.kill("worker")
-        error = await client.until("error")
-    stack.start("worker")
+        stack.start("worker")
+        last = (await client.to_the_end())[-1]
 
-    assert error["error"]["code"] == "engine_failed"
-    assert error["exchange"] == started["exchange"]
-    assert outcomes(stack, started["exchange"]) == ["failed"]
-    await asyncio.to_thread(stack.wait_ready)
+    assert last["type"] == "answer.finished", last
+    assert rows(stack, ATTEMPTS, started["exchange"]) == [(1, "lost"), (2, "finished")]
+    assert outcomes(stack, started["exchange"]) == ["finished"]
 
 
-async def test_kill_9_of_the_engine_ends_the_answer_and_it_is_restarted(stack: Stack) -> None:
-    async with socket(stack) as client:
+async def test_kill_9_of_the_only_engine_is_waited_out_by_what_has_begun_and_refused_to_what_has_not(
+    stack: Stack,
+) -> None:
+    async with socket(stack) as client, socket(stack) as other:
         await client.ask(parameters=LONG)
         started = await client.until("answer.delta")
         supervisor = psutil.Process(stack.processes["engine"].pid)
         for engine in supervisor.children():
             engine.kill()
         supervisor.suspend()  # or it would be back before it is missed
-        error = await client.until("error")
-        assert error["error"]["code"] == "engine_failed"
-        assert outcomes(stack, started["exchange"]) == ["failed"]
-
         await wait(lambda: readiness(stack)["engine"] != "ok", "it is noticed")
-        refused = (await client.answer())[-1]
+        refused = (await other.answer())[-1]
         assert refused["error"]["code"] == "overloaded"
         assert refused["retry_after_s"] > 0
 
         supervisor.resume()
+        last = (await client.to_the_end())[-1]
+        assert last["type"] == "answer.finished", last
+        assert outcomes(stack, started["exchange"]) == ["finished"]
         await asyncio.to_thread(stack.wait_ready)
         assert (await client.answer(parameters={"max_tokens": 4}))[-1]["type"] == "answer.finished"
 

@@ -84,7 +84,7 @@ async def test_an_attempt_is_claimed_streamed_and_ended_with_the_engines_count(v
     usage = Usage(5, 2, 3)
     frames = await run(valkey, ScriptedEngine("a", " b", " c", End("stop", usage)), asked := task())
 
-    assert frames[0] == Claimed("worker-1")
+    assert frames[0] == Claimed("worker-1", 1)
     assert text_of(frames) == "a b c"
     assert frames[-1] == Done("stop", usage)
     assert asked.reply_to
@@ -95,7 +95,7 @@ async def test_a_cancel_before_the_first_token_ends_it_with_nothing(valkey: Redi
     asked = task()
     frames = await cut(valkey, engine, asked, lambda attempts: attempts.cancel(f"{asked.exchange}:1"), after=1)
 
-    assert frames == [Claimed("worker-1"), Done("cancelled", estimated(0))]
+    assert frames == [Claimed("worker-1", 1), Done("cancelled", estimated(0))]
     assert engine.closed == engine.asked
 
 
@@ -113,7 +113,7 @@ async def test_a_cancel_that_came_before_the_task_ends_it_while_the_engine_still
     engine, asked = ScriptedEngine(60.0, "late", End("stop", None)), task()
     await valkey.set(cancelled_key(asked.exchange, 1), b"1", ex=60)
 
-    assert await run(valkey, engine, asked) == [Claimed("worker-1"), Done("cancelled", estimated(0))]
+    assert await run(valkey, engine, asked) == [Claimed("worker-1", 1), Done("cancelled", estimated(0))]
     assert engine.closed == engine.asked
 
 

@@ -18,29 +18,35 @@ from tests.gpu_workers.tasks import SEAL_KEY, task
 DONE = Done("stop", Usage(1, 0, 1))
 
 
+def made(tokens: int) -> Usage:
+    return Usage(5, 0, tokens)
+
+
 async def test_text_and_order_are_kept_and_later_deltas_are_gathered(valkey: Redis) -> None:
     asked = task()
     writer = ReplyWriter(ReplyChannel(valkey), Sealer(SEAL_KEY, asked.exchange), asked)
     words = [f"{n} " for n in range(200)]
 
     await writer.frame(Claimed("w"))
-    for word in words:
-        writer.delta(word)
+    for number, word in enumerate(words, start=1):
+        writer.delta(word, made(number))
     await writer.frame(DONE)
 
     frames = await frames_of(valkey, asked)
     assert frames[0] == Claimed("w")
     assert frames[-1] == DONE
     assert text_of(frames) == "".join(words)
-    assert frames[1 : 1 + EAGER_DELTAS] == [Delta(word) for word in words[:EAGER_DELTAS]]
+    assert frames[1 : 1 + EAGER_DELTAS] == [
+        Delta(word, made(number)) for number, word in enumerate(words[:EAGER_DELTAS], start=1)
+    ]
     assert len(frames) < 100
 
 
 async def test_what_is_gathered_is_sent_without_waiting_for_more(valkey: Redis) -> None:
     asked = task()
     writer = ReplyWriter(ReplyChannel(valkey), Sealer(SEAL_KEY, asked.exchange), asked)
-    for word in "abcdef":
-        writer.delta(word)
+    for number, word in enumerate("abcdef", start=1):
+        writer.delta(word, made(number))
     async with asyncio.timeout(10):
         while text_of(await frames_of(valkey, asked)) != "abcdef":
             await asyncio.sleep(0.01)
@@ -60,7 +66,7 @@ async def test_a_cut_at_any_moment_leaves_no_gap_and_no_text_after_the_last_fram
         async def work() -> None:
             await writer.frame(Claimed("w"))
             for n in range(60):
-                writer.delta(f"{n} ")
+                writer.delta(f"{n} ", made(n + 1))
                 await asyncio.sleep(0.001 if n > 6 else 0)
 
         working = asyncio.create_task(work())
@@ -80,12 +86,15 @@ async def test_a_cut_at_any_moment_leaves_no_gap_and_no_text_after_the_last_fram
         assert frames[-1] == DONE
         assert frames.count(DONE) == 1
         assert "".join(f"{n} " for n in range(60)).startswith(text_of(frames))
+        # Whatever of it arrives, what it is billed for by its last delta is what arrived.
+        billed = [frame.usage for frame in frames if isinstance(frame, Delta)]
+        assert billed[-1:] == [made(count) for count in [text_of(frames).count(" ")] if count]
 
 
 async def test_nothing_that_was_said_lies_in_clear_on_the_stream(valkey: Redis) -> None:
     asked = task()
     writer = ReplyWriter(ReplyChannel(valkey), Sealer(SEAL_KEY, asked.exchange), asked)
-    writer.delta("xyzzysecret")
+    writer.delta("xyzzysecret", made(1))
     await writer.frame(DONE)
     assert text_of(await frames_of(valkey, asked)) == "xyzzysecret"
     assert b"xyzzysecret" not in await valkey.dump(asked.reply_to)
