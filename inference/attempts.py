@@ -27,22 +27,29 @@ class AttemptRun:
     """What is known of one attempt; it becomes a row when the exchange ends. Times in milliseconds.
 
     `usage` is the worker's last word on it. `after_tokens` of the answer were there before it: it goes on after them,
-    or `repeats` them where its engine cannot be told what it has said already.
+    or `repeats` them where its engine cannot be told what it has said already. `sent_to` is the only worker that may
+    take it, None for whichever of the deployment's does.
     """
 
     number: int
     candidate: Candidate
     after_tokens: int = 0
     repeats: bool = False
+    sent_to: str | None = None
     started: float = field(default_factory=time.monotonic)
     worker: str = ""
-    epoch: int = 0
+    epoch: int | None = None
     status: AttemptStatus = AttemptStatus.LOST
     error_code: str = ""
     queued_ms: float | None = None
     ttft_ms: float | None = None
     usage: Usage | None = None
     looks_without_heartbeat: int = 0
+
+    @property
+    def place(self) -> str:
+        """The worker that has it, or alone may take it; empty for none yet."""
+        return self.worker or self.sent_to or ""
 
     @property
     def source(self) -> str:

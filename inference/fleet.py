@@ -46,19 +46,19 @@ class FleetState:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """An engine that took an attempt with it. `until_s` is on the monotonic clock."""
+    """An engine that took an attempt with it; `epoch` is None where the worker never said. `until_s` is monotonic."""
 
     worker: str
-    epoch: int
+    epoch: int | None
     until_s: float
 
     @classmethod
-    def now(cls, worker: str, epoch: int) -> Lost:
+    def now(cls, worker: str, epoch: int | None) -> Lost:
         return cls(worker, epoch, time.monotonic() + STALE_S)
 
     def covers(self, beat: Heartbeat, at_s: float) -> bool:
         """Whether this heartbeat may be older than the loss, and of the same start of the same engine."""
-        return beat.worker == self.worker and beat.epoch == self.epoch and at_s < self.until_s
+        return beat.worker == self.worker and self.epoch in (None, beat.epoch) and at_s < self.until_s
 
 
 class Fleet:

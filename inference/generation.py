@@ -147,8 +147,8 @@ class Generation:
     async def _find_place(self, attempt: AttemptRun, lost: AttemptLost) -> bool:
         """False where the caller cancels meanwhile: the answer has ended then. Raises `Refusal`."""
         wait_s = min(RESUME_WAIT_S if self._said else RETRY_WAIT_S, self._left_s())
-        if attempt.worker:
-            self._lost.append(Lost.now(attempt.worker, attempt.epoch))
+        if attempt.place:
+            self._lost.append(Lost.now(attempt.place, attempt.epoch))
         if len(self.attempts) < self._max_attempts and wait_s > 0:
             places = self._places(lost)
             found = await self._wait(self._dispatcher.fleet.wait_ready(list(places), self._lost, timeout_s=wait_s))
@@ -186,7 +186,7 @@ class Generation:
     async def _send_attempt(self, after_tokens: int = 0) -> None:
         # Another's server cannot be told how its answer begins, and a schema is met from its first character on.
         repeats = bool(self._said) and (self.candidate.external or bool(self._prompt.sampling.response_format))
-        attempt = AttemptRun(len(self.attempts) + 1, self.candidate, after_tokens, repeats)
+        attempt = AttemptRun(len(self.attempts) + 1, self.candidate, after_tokens, repeats, self._worker)
         self._seam = Seam("".join(self._said), repeats=repeats)
         self._inbox = self._dispatcher.replies.open(self._prompt.exchange_id, attempt.number)
         self.attempts.append(attempt)
@@ -249,13 +249,13 @@ class Generation:
             attempt.status, attempt.error_code = AttemptStatus.FAILED, "deadline_exceeded"
             raise _deadline_exceeded()
         state = self._dispatcher.fleet.current()
-        if attempt.worker:
-            if state.broker and attempt.worker not in state.workers:
+        if attempt.place:
+            if state.broker and attempt.place not in state.workers:
                 # Twice: the fleet is polled, and a worker that has just come may not be in it yet.
                 attempt.looks_without_heartbeat += 1
             if attempt.looks_without_heartbeat >= 2:
                 raise AttemptLost(AttemptStatus.LOST, "worker_lost")
-        elif attempt.elapsed_ms() > CLAIM_TIMEOUT_S * 1000:
+        if not attempt.worker and attempt.elapsed_ms() > CLAIM_TIMEOUT_S * 1000:
             # It may lie in a queue that nobody reads, or with a worker that died before it said anything.
             raise AttemptLost(AttemptStatus.LOST, NOT_CLAIMED)
 

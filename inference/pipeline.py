@@ -191,7 +191,14 @@ class Pipeline:
             self.live.begin(exchange.id, candidate.deployment, decision.prompt_tokens, 0.0, time.monotonic())
 
         prompt = _prompt(exchange, decision)
-        return Generation(self._dispatcher, decision.candidate, prompt, fallbacks=decision.fallbacks, moved=moved)
+        return Generation(
+            self._dispatcher,
+            decision.candidate,
+            prompt,
+            worker=decision.worker,
+            fallbacks=decision.fallbacks,
+            moved=moved,
+        )
 
     def _note_end(self, exchange: Exchange, attempts: Sequence[AttemptRun]) -> None:
         code, tokens = ending(attempts)

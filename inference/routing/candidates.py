@@ -13,10 +13,9 @@ from inference.routing.explanation import CandidateTrace
 from inference.routing.facts import RequestFacts
 from inference.routing.latency import Prediction
 from inference.routing.live import LiveState
+from inference.routing.replicas import KV_FULL
 
 MILLION = Decimal(1_000_000)
-# Past this share of its memory for contexts an engine begins to put requests back: it takes no more at once.
-KV_FULL = 0.95
 # A wait for others to end is a guess at the mean; nine in ten waits are shorter than twice that.
 QUEUE_HIGH = 2.0
 

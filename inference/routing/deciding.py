@@ -19,6 +19,7 @@ from inference.routing.candidates import AT_CAPACITY, ELSEWHERE, TOO_LATE, Asses
 from inference.routing.explanation import CandidateTrace, Explanation, RuleTrace
 from inference.routing.facts import RequestFacts, facts_of
 from inference.routing.live import LiveState
+from inference.routing.replicas import replica_for
 from inference.routing.rules import DEFAULT_RULE, Clamps, Rule, failing_condition, resolve_alias
 from inference.routing.strategies import Choice, choose
 
@@ -31,15 +32,16 @@ MAX_RETRY_AFTER_S = 60
 class Decision:
     """Where the exchange goes and why, under which version of the configuration.
 
-    `fallbacks` are other usable deployments in the order in which they may be tried, `mirror` one that gets a copy,
-    `deadline_s` and `clamps` the rule's bounds. `prompt_tokens` and `queue_ms` (the wait before the engine begins) are
-    what was expected, for the measurement.
+    `worker` is the replica that it is for, None for any. `fallbacks` are other usable deployments in the order in which
+    they may be tried, `mirror` one that gets a copy, `deadline_s` and `clamps` the rule's bounds. `prompt_tokens` and
+    `queue_ms` (the wait before the engine begins) are what was expected, for the measurement.
     """
 
     candidate: Candidate
     reason: str
     configuration: int
     explanation: Explanation
+    worker: str | None = None
     fallbacks: tuple[Candidate, ...] = ()
     mirror: Candidate | None = None
     deadline_s: float | None = None
@@ -156,7 +158,8 @@ def weigh(facts: RequestFacts, catalog: Catalog, fleet: FleetState, live: LiveSt
         return Outcome(explanation, refusal=_overloaded([*assessed, *chain], assessor.deadline_s))
     others = _others(choice, [*assessed, *chain])
     mirror = _mirror(rule, choice, facts, catalog, rng)
-    explanation = _completed(explanation, choice, tuple(one.deployment for one in others), mirror)
+    replica = replica_for(facts.conversation, choice.assessed.candidate.deployment, fleet)
+    explanation = _completed(explanation, choice, replica, tuple(one.deployment for one in others), mirror)
     return Outcome(explanation, _decision(choice, rule, catalog, facts, explanation, others, mirror))
 
 
@@ -231,6 +234,7 @@ def _decision(
         reason=str(explanation),
         configuration=catalog.version,
         explanation=explanation,
+        worker=explanation.replica,
         fallbacks=fallbacks,
         mirror=mirror,
         deadline_s=rule.route.deadline_s,
@@ -263,11 +267,16 @@ def _begun(
 
 
 def _completed(
-    explanation: Explanation, choice: Choice, fallbacks: tuple[str, ...], mirror: Candidate | None
+    explanation: Explanation,
+    choice: Choice,
+    replica: str | None,
+    fallbacks: tuple[str, ...],
+    mirror: Candidate | None,
 ) -> Explanation:
     return structs.replace(
         explanation,
         chosen=choice.assessed.candidate.deployment,
+        replica=replica,
         why=choice.why,
         explored=choice.explored,
         fallbacks=fallbacks,

@@ -44,7 +44,10 @@ class CandidateTrace(Struct, frozen=True, omit_defaults=True):
 
 
 class Explanation(Struct, frozen=True, omit_defaults=True):
-    """`rule_set` is the version that was active, None where the default rule was the only one."""
+    """`rule_set` is the version that was active, None where the default rule was the only one.
+
+    `replica` is the worker that the conversation stays with, None where any of the deployment's may take it.
+    """
 
     rule_set: int | None
     rule: str
@@ -54,6 +57,7 @@ class Explanation(Struct, frozen=True, omit_defaults=True):
     candidates: tuple[CandidateTrace, ...] = ()
     alias: str | None = None
     chosen: str | None = None
+    replica: str | None = None
     why: str = ""
     explored: bool = False
     fallbacks: tuple[str, ...] = ()
@@ -65,7 +69,10 @@ class Explanation(Struct, frozen=True, omit_defaults=True):
         """In a sentence, for people."""
         if self.chosen is None:
             return f"rule {self.rule} ({self.strategy}): no deployment of {self.model} could take it"
-        return f"rule {self.rule} ({self.strategy}): {self.chosen} of {self.model}, {self.why}"
+        return f"rule {self.rule} ({self.strategy}): {self.chosen} of {self.model}, {self.why}{self._stays()}"
+
+    def _stays(self) -> str:
+        return f", where the conversation stays with {self.replica}" if self.replica else ""
 
     def as_facts(self) -> dict[str, Any]:
         """Built-in types only, ready for JSON."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -10,6 +9,7 @@ from uuid import UUID
 
 from inference.routing.candidates import OBJECTIVES, Assessed
 from inference.routing.facts import RequestFacts
+from inference.routing.replicas import rank
 from inference.routing.rules import Strategy
 
 # Of the traffic; 2 % are promised, and chance must not exceed them.
@@ -73,12 +73,7 @@ def _tie(ties: Sequence[Assessed], facts: RequestFacts) -> str:
 
 def rendezvous(candidates: Sequence[Assessed], conversation: UUID) -> Assessed:
     """The same one for a conversation, as long as it is among them; others coming and going move few conversations."""
-
-    def rank(assessed: Assessed) -> bytes:
-        named = conversation.bytes + assessed.candidate.deployment.encode()
-        return hashlib.blake2b(named, digest_size=8).digest()
-
-    return max(candidates, key=rank)
+    return max(candidates, key=lambda assessed: rank(conversation, assessed.candidate.deployment))
 
 
 def _weighted(usable: Sequence[Assessed], facts: RequestFacts, rng: Random) -> Choice:

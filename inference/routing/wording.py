@@ -51,6 +51,8 @@ def score(trace: CandidateTrace) -> str:
 
 
 def extras(explanation: Explanation) -> Iterator[tuple[str, str]]:
+    if explanation.replica:
+        yield "replica", f"{explanation.replica}, where the conversation stays"
     if explanation.fallbacks:
         yield "then", ", ".join(explanation.fallbacks)
     if explanation.mirror:

@@ -130,3 +130,25 @@ async def test_a_schema_is_met_from_its_beginning_by_an_engine_that_says_everyth
 
     assert answer["choices"][0]["message"]["content"] == DEFAULT_TEXT
     assert answer["usage"]["completion_tokens"] == TOKENS
+
+
+async def test_a_conversation_stays_with_its_worker_and_moves_when_that_is_gone(
+    stack: Stack, client: ChatClient
+) -> None:
+    async def worker_of(conversation: str | None) -> tuple[str, str]:
+        """The conversation, begun where there is none, and the worker that answered in it."""
+        events = await client.answer(parameters={"max_tokens": 2}, conversation=conversation)
+        assert events[-1]["type"] == "answer.finished", events[-1]
+        sql = "SELECT worker FROM inference_attempt WHERE exchange_id = %s ORDER BY number"
+        return events[0]["conversation"], rows(stack, sql, events[-1]["exchange"])[-1][0]
+
+    seen: set[str] = set()
+    while len(seen) < 2:  # both are known to the web process, and take conversations
+        seen.add((await worker_of((await worker_of(None))[0]))[1])
+    conversation, first = await worker_of(None)
+    assert {(await worker_of(conversation))[1] for _ in range(5)} == {first}
+
+    name = next(name for name, process in stack.processes.items() if first.endswith(f"-{process.pid}"))
+    stack.kill(name)
+    assert (await worker_of(conversation))[1] in seen - {first}
+    stack.start(name)
