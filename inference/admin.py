@@ -17,8 +17,8 @@ import inference.evaluation.admin
 import inference.routing.admin  # noqa: F401 - their pages are registered with these
 from compliance.access import RecordAdmin, RecordInline
 from compliance.audit.models import Entry, EntryKind
+from inference.exchange_models import Attempt, Exchange
 from inference.mirroring import NUMBER as MIRROR
-from inference.models import Attempt, Exchange
 from inference.routing.explanation import parse_explanation
 
 

@@ -9,8 +9,8 @@ from decimal import Decimal
 
 from gpu_workers.messages import Usage
 from inference.catalog import Candidate
+from inference.exchange_models import AttemptStatus
 from inference.metering import cost_of
-from inference.models import AttemptStatus
 
 
 class AttemptLost(Exception):

@@ -23,8 +23,8 @@ from inference.budgets import NANO
 from inference.catalog import Catalog
 from inference.errors import Refusal
 from inference.events import DEADLINE_S, Ask, Caller
+from inference.exchange_models import ExchangeStatus
 from inference.generation import Generation
-from inference.models import ExchangeStatus
 from inference.reservations import Reservation, Used
 from inference.routing import Decision
 

@@ -21,8 +21,8 @@ from inference.attempts import AttemptLost, AttemptRun, billed, completion_token
 from inference.catalog import Candidate
 from inference.dispatch import Dispatcher, Prompt
 from inference.errors import CODES, Refusal
+from inference.exchange_models import AttemptStatus
 from inference.fleet import Lost
-from inference.models import AttemptStatus
 from inference.replies import BrokerLost, CancelAsked, Inbox, Sealed
 from inference.seam import AnswersDiffer, Seam
 

@@ -18,7 +18,7 @@ from django.conf import settings
 from inference.admission import SETTLE_SCRIPT
 from inference.budget_models import Budget, Transfer
 from inference.budgets import Period, key_of, nano
-from inference.models import Exchange, ExchangeStatus
+from inference.exchange_models import Exchange, ExchangeStatus
 from inference.reservations import RESERVATIONS, RESERVED_UNTIL, STATE, Used
 
 log = structlog.get_logger(__name__)

@@ -16,7 +16,7 @@ from compliance.audit.entries import INSERT as INSERT_ENTRY
 from compliance.audit.models import EntryKind
 from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import owner_key
-from inference.models import Exchange, ExchangeStatus
+from inference.exchange_models import Exchange, ExchangeStatus
 
 log = structlog.get_logger(__name__)
 

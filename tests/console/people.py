@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from console.accounts import credentials
 from console.accounts.models import APIKey, Member, Organisation, Role, User
-from inference.models import Attempt, Deployment, Exchange, Lifecycle, ModelVersion
+from inference.exchange_models import Attempt, Exchange
+from inference.models import Deployment, Lifecycle, ModelVersion
 
 PASSWORD = "correct horse battery"
 _hash = make_password(PASSWORD, hasher="pbkdf2_sha256")

@@ -15,7 +15,8 @@ from console.accounts.models import Organisation, Role
 from console.chat.models import Conversation
 from console.chat.titles import seal_title
 from gpu_workers.identifiers import uuid7
-from inference.models import Exchange, ModelVersion
+from inference.exchange_models import Exchange
+from inference.models import ModelVersion
 from tests.console import people
 
 pytestmark = pytest.mark.django_db

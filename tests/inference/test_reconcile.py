@@ -19,7 +19,7 @@ from compliance.audit.writer import GroupWriter, RecordConflict, Statement
 from console.accounts.models import Organisation
 from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import owner_key
-from inference.models import Exchange, ExchangeStatus
+from inference.exchange_models import Exchange, ExchangeStatus
 from inference.reconcile import reconcile_exchanges
 from tests.console import people
 from tests.services import Services

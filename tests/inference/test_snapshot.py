@@ -13,9 +13,10 @@ import pytest
 from django.db import connection
 from psycopg_pool import AsyncConnectionPool
 
+from inference.exchange_models import Exchange
 from inference.lifecycle.models import LifecycleStep
 from inference.lifecycle.queries import served_deployments
-from inference.models import Deployment, Exchange, Lifecycle, ModelVersion
+from inference.models import Deployment, Lifecycle, ModelVersion
 from inference.routing.models import RoutingRule, RoutingRuleSet
 from inference.snapshot import Catalog, ConfigurationWatcher, Pool, load_catalog
 from tests.console import people

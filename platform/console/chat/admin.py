@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 from compliance.access import RecordAdmin
 from console.chat.models import Conversation
-from inference.models import Exchange
+from inference.exchange_models import Exchange
 
 
 @admin.register(Conversation)

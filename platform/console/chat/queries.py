@@ -13,7 +13,8 @@ from compliance.audit.queries import Turn, read_turns
 from console.accounts.principal import Principal
 from console.chat.models import Conversation
 from console.chat.titles import open_title
-from inference.models import EngineKind, Exchange
+from inference.exchange_models import Exchange
+from inference.models import EngineKind
 
 LISTED = 200
 TURNS = 200

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from console.chat.queries import ReadTurn, is_simulated
 from console.chat.titles import MAX_LENGTH
 from console.parsing import StrictSerializer, TextField
-from inference.models import Exchange
+from inference.exchange_models import Exchange
 
 
 class TitleSerializer(StrictSerializer):

@@ -21,7 +21,7 @@ from console.accounts.models import Organisation, User
 from console.chat.models import Conversation
 from console.chat.titles import seal_title
 from gpu_workers.identifiers import uuid7
-from inference.models import Exchange
+from inference.exchange_models import Exchange
 from tests.console import people
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from compliance.audit.writer import RecordUnavailable
 from inference.errors import Refusal
-from inference.models import Exchange
+from inference.exchange_models import Exchange
 from inference.overdue import settle_overdue
 from inference.reservations import RESERVED_UNTIL, Reservation
 from tests.inference.budgets.bank import Bank

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import redis
 
-from inference.models import Exchange
+from inference.exchange_models import Exchange
 from inference.overdue import settle_overdue
 from inference.reservations import RESERVED_UNTIL, Reservation
 from tests.inference.budgets.bank import Bank

@@ -13,7 +13,8 @@ import redis
 from asgiref.sync import async_to_sync
 
 from inference.errors import Refusal
-from inference.models import Budget, Exchange
+from inference.exchange_models import Exchange
+from inference.models import Budget
 from inference.reservations import Reservation
 from tests.console import people
 from tests.inference.budgets.bank import Bank, Payer, bank
