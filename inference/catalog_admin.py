@@ -19,9 +19,10 @@ from unfold.decorators import action
 from unfold.enums import ActionVariant
 from unfold.widgets import INPUT_CLASSES
 
-from compliance.access import ModelAdmin, RecordInline
+from compliance.access import ModelAdmin, RecordInline, TabularInline
 from inference.four_eyes import SecondPersonNeeded
 from inference.lifecycle import actions
+from inference.lifecycle.canary_policy import CanaryPolicy
 from inference.lifecycle.models import LifecycleStep, StepState
 from inference.lifecycle.queries import NEXT, is_frozen, open_step, revertible_step
 from inference.models import Deployment, Lifecycle, ModelVersion
@@ -45,8 +46,11 @@ class ProposalForm(forms.Form):
 
 class StepInline(RecordInline):
     model = LifecycleStep
-    fields = ["change", "kind", "state", "proposed_by", "proposed_at", "approved_by", "approved_at", "effective_from"]
-    readonly_fields = ["change"]
+    fields = [
+        *("change", "kind", "state", "proposed_by", "proposed_at", "approved_by", "approved_at", "effective_from"),
+        "because",
+    ]
+    readonly_fields = ["change", "because"]
     verbose_name_plural = "Steps of its lifecycle, the latest first"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LifecycleStep]:
@@ -55,6 +59,18 @@ class StepInline(RecordInline):
     @admin.display(description="Change")
     def change(self, row: LifecycleStep) -> str:
         return str(row)
+
+    @admin.display(description="Because")
+    def because(self, row: LifecycleStep) -> str:
+        return row.why
+
+
+class CanaryInline(TabularInline):
+    model = CanaryPolicy
+    max_num = 1
+    can_delete = False
+    fields = ["is_enabled", "good_percent", "ttft_ms", "at_least"]
+    verbose_name = "what it must keep to as a canary"
 
 
 @admin.register(ModelVersion)
@@ -89,7 +105,7 @@ class ModelVersionAdmin(SteppedAdmin):
         ("Prices", {"fields": ["input_price", "cached_price", "output_price"]}),
         ("Dates", {"fields": ["embargo_until", "retires_at"]}),
     ]
-    inlines = [StepInline]
+    inlines = [CanaryInline, StepInline]
     actions_detail = ["propose", "approve", "withdraw", "revert", "retire"]
 
     def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:

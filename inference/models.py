@@ -291,5 +291,6 @@ class BudgetState(models.Model):
 from inference.budget_models import Budget, BudgetCrossing, LedgerDay, Limit, Transfer  # noqa: E402, F401
 from inference.evaluation.models import EvaluationSet  # noqa: E402, F401
 from inference.exchange_models import Attempt, Exchange  # noqa: E402, F401
+from inference.lifecycle.canary_policy import CanaryPolicy  # noqa: E402, F401
 from inference.lifecycle.models import LifecycleStep  # noqa: E402, F401
 from inference.routing.models import RoutingRule, RoutingRuleSet  # noqa: E402, F401 - Django looks for tables here

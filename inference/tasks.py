@@ -9,7 +9,7 @@ from celery import shared_task
 
 from inference import engine_hours, overdue, reconcile, rollups
 from inference.evaluation import actions as evaluation
-from inference.lifecycle import effect
+from inference.lifecycle import canary, effect
 
 
 @shared_task(name="inference.reconcile_exchanges")
@@ -30,6 +30,11 @@ def roll_up() -> int:
 @shared_task(name="inference.apply_due_steps")
 def apply_due_steps() -> int:
     return effect.apply_due_steps()
+
+
+@shared_task(name="inference.watch_canaries")
+def watch_canaries() -> int:
+    return canary.watch_canaries()
 
 
 @shared_task(name=evaluation.TASK)

@@ -35,6 +35,8 @@ class Stack:
     extra: Mapping[str, str] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     ready_timeout_s: float = READY_TIMEOUT_S
+    # What some processes are told differently, by name.
+    told: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.ports = [free_port() for _ in range(self.web_count)]
@@ -118,8 +120,27 @@ class Stack:
         for name in names:
             with self.log(name).open("ab") as log:
                 self.processes[name] = subprocess.Popen(
-                    self.commands[name], cwd=ROOT, env=self.environment, stdout=log, stderr=log
+                    self.commands[name],
+                    cwd=ROOT,
+                    env=self.environment | self.told.get(name, {}),
+                    stdout=log,
+                    stderr=log,
                 )
+
+    def start_worker(self, name: str, deployment: str, **told: str) -> None:
+        """One more worker, of any deployment; beside the same engine unless it is told of another."""
+        queues = {f"gpu.{self.environment['BURSAR_DEPLOYMENT']}": f"gpu.{deployment}"}
+        self.commands[name] = [queues.get(word, word) for word in self.commands["worker"]]
+        self.told[name] = {"BURSAR_DEPLOYMENT": deployment, **told}
+        self.start(name)
+
+    def start_engine(self, name: str, **told: str) -> str:
+        """One more engine; its URL, for a worker's `BURSAR_ENGINE_URL`."""
+        url = f"http://127.0.0.1:{free_port()}/v1"
+        self.commands[name] = self.commands["engine"]
+        self.told[name] = {"BURSAR_ENGINE_URL": url, **told}
+        self.start(name)
+        return url
 
     def start_all(self, *, scheduler: bool = False) -> None:
         for step in ("migrate", "seed_demo"):

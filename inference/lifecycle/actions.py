@@ -7,6 +7,7 @@ record, in one transaction. `now` is aware UTC; it is the clock's where none is 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
@@ -106,7 +107,7 @@ def revert(actor: AbstractUser, pk: UUID, *, now: datetime | None = None) -> Lif
     _require_fit(actor, version, last.from_state, now, evaluated=False)
     last.state = StepState.REVERTED
     last.save(update_fields=["state"])
-    return _at_once(actor, version, StepKind.REVERT, last.from_state, now, last)
+    return at_once(actor, version, StepKind.REVERT, last.from_state, now, last)
 
 
 @transaction.atomic
@@ -115,7 +116,7 @@ def retire(actor: AbstractUser, pk: UUID, *, now: datetime | None = None) -> Lif
     version, now = _locked(actor, pk, now)
     if version.lifecycle == Lifecycle.RETIRED:
         raise WrongState(f"{version} is retired already.")
-    return _at_once(actor, version, StepKind.RETIRE, Lifecycle.RETIRED, now)
+    return at_once(actor, version, StepKind.RETIRE, Lifecycle.RETIRED, now)
 
 
 def _locked(actor: AbstractUser, pk: UUID, now: datetime | None) -> tuple[ModelVersion, datetime]:
@@ -146,14 +147,16 @@ def _require_fit(
         raise PromotionRefused(problem)
 
 
-def _at_once(
-    actor: AbstractUser,
+def at_once(
+    actor: AbstractUser | None,
     version: ModelVersion,
     kind: StepKind,
     to_state: str,
     now: datetime,
     reverts: LifecycleStep | None = None,
+    figures: dict[str, Any] | None = None,
 ) -> LifecycleStep:
+    """Put a locked version into another state now; without an actor it is the platform that does it, by `figures`."""
     if (open_one := withdraw_open(version)) is not None:
         record_step(open_one, "withdrawn", actor)
     step = LifecycleStep(
@@ -161,10 +164,11 @@ def _at_once(
         kind=kind,
         from_state=version.lifecycle,
         to_state=to_state,
-        proposed_by_id=actor.pk,
+        proposed_by_id=actor.pk if actor is not None else None,
         proposed_at=now,
         effective_from=now,
         reverts=reverts,
+        figures=figures,
     )
     put_in_force(step, version)
     record_step(step, "in_force", actor)

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import structlog
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from inference.evaluation.gate import gate_problem
 from inference.lifecycle.models import OPEN, LifecycleStep, StepKind, StepState
 from inference.lifecycle.recording import record_step
 from inference.models import Lifecycle, ModelVersion
+
+log = structlog.get_logger(__name__)
 
 
 def apply_due_steps(now: datetime | None = None) -> int:
@@ -35,8 +39,15 @@ def catch_up(version: ModelVersion, now: datetime) -> int:
     steps = 0
     due = version.steps.filter(state=StepState.APPROVED, effective_from__lte=now).first()
     if due is not None:
-        put_in_force(due, version)
-        record_step(due, "in_force", None)
+        due.model_version = version
+        if (problem := _stands_against(due)) is not None:
+            due.state = StepState.WITHDRAWN
+            due.save(update_fields=["state"])
+            record_step(due, "refused", None)
+            log.warning("step_refused_at_its_time", step=str(due.pk), problem=problem)
+        else:
+            put_in_force(due, version)
+            record_step(due, "in_force", None)
         steps += 1
     if version.retires_at is not None and version.retires_at <= now and version.lifecycle != Lifecycle.RETIRED:
         withdraw_open(version)
@@ -52,6 +63,11 @@ def catch_up(version: ModelVersion, now: datetime) -> int:
         record_step(end, "in_force", None)
         steps += 1
     return steps
+
+
+def _stands_against(due: LifecycleStep) -> str | None:
+    """The gate is asked again when it opens: what was evaluated, or its evaluation set, may have changed since."""
+    return gate_problem(due.model_version, due.approved_by) if due.to_state == Lifecycle.LIVE else None
 
 
 def put_in_force(step: LifecycleStep, version: ModelVersion) -> None:

@@ -43,6 +43,7 @@ class LifecycleStep(models.Model):
     effective_from = models.DateTimeField(
         "in force from", null=True, help_text="As it was asked for, or as it came to be. Empty: with the approval."
     )
+    figures = models.JSONField(null=True, editable=False)
     reverts = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="+")
 
     class Meta:
@@ -60,3 +61,11 @@ class LifecycleStep(models.Model):
 
     def __str__(self) -> str:
         return f"{self.get_from_state_display()} to {self.get_to_state_display().lower()}"
+
+    @property
+    def why(self) -> str:
+        """What the platform took a canary back for; empty for what people did."""
+        if not self.figures:
+            return ""
+        told = "{short_bad} of {short_of} bad in 5 minutes, {bad} of {of} in an hour; live {live_bad} of {live_of}"
+        return f"taken back by itself: {told.format(**self.figures)}"

@@ -32,6 +32,7 @@ def record_step(step: LifecycleStep, event: str, actor: Any | None) -> None:
             "effective_from": _text(step.effective_from),
             "proposed_by": _text(step.proposed_by_id),
             "approved_by": _text(step.approved_by_id),
+            **({"figures": step.figures} if step.figures else {}),
             "by": _text(actor.pk if actor is not None else None),
         },
     )

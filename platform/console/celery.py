@@ -23,6 +23,7 @@ app.conf.beat_schedule = {
     "book-engine-hours": {"task": "inference.book_engine_hours", "schedule": 60.0},
     "roll-up-ledger": {"task": "inference.roll_up", "schedule": 300.0},
     "apply-due-steps": {"task": "inference.apply_due_steps", "schedule": 5.0},
+    "watch-canaries": {"task": "inference.watch_canaries", "schedule": 5.0},
     "forget-sign-in-attempts": {"task": "accounts.forget_sign_in_attempts", "schedule": 300.0},
 }
 app.autodiscover_tasks()

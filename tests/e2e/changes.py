@@ -81,6 +81,17 @@ class versions:
         return str(before.pk)
 
     @staticmethod
+    def add_canary(slug: str) -> str:
+        """A second version of the model that is live, as a canary at a deployment of its own."""
+        live = ModelVersion.objects.get(lifecycle="live")
+        version = ModelVersion.objects.create(name=live.name, version="canary", context_length=4096)
+        Deployment.objects.create(slug=slug, model_version=version, engine="simulated")
+        for act in ["propose", "approve"] * 2:
+            getattr(actions, act)(User.objects.get(username="admin"), version.pk)
+        version.refresh_from_db()
+        return version.lifecycle
+
+    @staticmethod
     def step(name: str, *acts: str) -> str:
         """Take steps as the demo's administrator, who needs no second person."""
         version = ModelVersion.objects.get(name=name)

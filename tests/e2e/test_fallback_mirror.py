@@ -77,17 +77,6 @@ class Rows:
         return [tuple(row) for row in self.all(sql, exchange)]
 
 
-def start_worker(stack: Stack, name: str, deployment: str) -> None:
-    """A worker of another deployment beside the same engine."""
-    environment = stack.environment
-    queue = stack.commands["worker"].index(f"gpu.{DEPLOYMENT}")
-    stack.commands[name] = [*stack.commands["worker"]]
-    stack.commands[name][queue] = f"gpu.{deployment}"
-    stack.environment = environment | {"BURSAR_DEPLOYMENT": deployment}
-    stack.start(name)
-    stack.environment = environment
-
-
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Servers and processes of its own: this file kills workers. The first token takes long enough to do so."""
@@ -96,7 +85,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         running_stack(services, tmp_path_factory.mktemp("fallback"), SIMULATED_TTFT_MS="2000") as running,
     ):
         Rows(running).add_deployment(SECOND)
-        start_worker(running, "second", SECOND)
+        running.start_worker("second", SECOND)
         yield running
 
 

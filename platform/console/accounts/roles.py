@@ -18,6 +18,7 @@ _VIEW = frozenset(
         "chat.view_conversation",
         "inference.view_modelversion",
         "inference.view_lifecyclestep",
+        "inference.view_canarypolicy",
         "inference.view_evaluationrun",
         "inference.view_evaluationverdict",
         "inference.view_deployment",

@@ -13,6 +13,7 @@ from tests.console import people
 
 pytestmark = pytest.mark.django_db
 VERSIONS = "/admin/inference/modelversion/"
+NO_OBJECTIVE = {"canary_policy-TOTAL_FORMS": "0", "canary_policy-INITIAL_FORMS": "0"}
 BUTTONS = ("propose", "approve", "withdraw", "revert", "retire")
 
 
@@ -84,7 +85,7 @@ def test_a_time_that_is_none_is_asked_for_again(enter: Callable[..., Client], ve
 def test_the_row_itself_does_not_change_its_lifecycle(enter: Callable[..., Client], version: ModelVersion) -> None:
     fields = {"name": "new", "version": "1", "context_length": "8192", "quantization": "none"}
     fields |= {"engine_arguments": "[]", "input_price": "1", "cached_price": "0", "output_price": "0"}
-    fields |= {"lifecycle": "live", "steps-TOTAL_FORMS": "0", "steps-INITIAL_FORMS": "0"}
+    fields |= {"lifecycle": "live", "steps-TOTAL_FORMS": "0", "steps-INITIAL_FORMS": "0"} | NO_OBJECTIVE
     client = enter()
     assert client.post(f"{VERSIONS}{version.pk}/change/", fields).status_code == 302
     version.refresh_from_db()
@@ -96,7 +97,7 @@ def test_what_was_proposed_keeps_its_weights_and_engine(enter: Callable[..., Cli
     step(client, version, "propose")
     fields = {"source_kind": "path", "source": "/other", "context_length": "8192", "engine_arguments": '["--x"]'}
     fields |= {"input_price": "2", "cached_price": "0", "output_price": "0"}
-    fields |= {"steps-TOTAL_FORMS": "0", "steps-INITIAL_FORMS": "0"}
+    fields |= {"steps-TOTAL_FORMS": "0", "steps-INITIAL_FORMS": "0"} | NO_OBJECTIVE
     assert client.post(f"{VERSIONS}{version.pk}/change/", fields).status_code == 302
     version.refresh_from_db()
     assert (version.source, version.context_length, version.engine_arguments) == ("", 4096, [])

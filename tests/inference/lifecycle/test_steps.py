@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 from compliance.audit.models import Entry, EntryKind
 from console.accounts.history import acting
 from console.accounts.models import Organisation, User
+from inference.evaluation.models import EvaluationSet
 from inference.four_eyes import SecondPersonNeeded
 from inference.lifecycle import actions
 from inference.lifecycle.effect import apply_due_steps
@@ -199,3 +200,17 @@ def test_the_database_holds_one_open_step_a_version(version: ModelVersion) -> No
         LifecycleStep.objects.create(model_version=version, from_state="draft", to_state="validated")
     with pytest.raises(IntegrityError), transaction.atomic():
         LifecycleStep.objects.update(state="approved")
+
+
+def test_the_gate_is_asked_again_when_the_time_comes(version: ModelVersion, one: User, other: User) -> None:
+    promote(version, one, other, "canary")
+    actions.propose(one, version.pk, effective_from=NOON + HOUR, now=NOON)
+    actions.approve(other, version.pk, now=NOON)
+    EvaluationSet.objects.create(model_version=version).prompts.create(
+        position=0, prompt="why", check_of_answer={"kind": "contains", "text": "because"}
+    )  # which has never been run
+
+    apply_due_steps(NOON + HOUR)
+    assert state_of(version) == "canary"
+    assert events(version)[-1] == ("refused", "live")
+    assert not version.steps.filter(state__in=("proposed", "approved")).exists()
