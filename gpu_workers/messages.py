@@ -109,6 +109,7 @@ class Heartbeat(Struct, frozen=True):
 
     `waiting` are requests that the engine has queued; `kv_use` and `prefix_hits` (of prompt tokens) are shares from
     0 to 1, None where the engine does not tell. `epoch` counts the starts of the engine that the worker has seen.
+    `fault` says why an engine that answers is not counted on.
     """
 
     worker: str
@@ -123,6 +124,7 @@ class Heartbeat(Struct, frozen=True):
     kv_use: float | None = None
     prefix_hits: float | None = None
     epoch: int = 0
+    fault: str = ""
 
 
 _frames: msgpack.Decoder[Frame] = msgpack.Decoder(Frame)

@@ -28,6 +28,7 @@ from gpu_workers.messages import (
     owner_key,
     worker_key,
 )
+from gpu_workers.priority_probe import honours_priority
 from gpu_workers.sealing import fingerprint
 from gpu_workers.settings import WorkerSettings
 
@@ -67,6 +68,9 @@ class Runner:
         self._background: list[asyncio.Task[None]] = []
         self._missed: dict[str, int] = {}
         self._was_ready = False
+        self._asserting: asyncio.Task[None] | None = None
+        self._asserted = False
+        self._fault = ""
 
     def start(self) -> None:
         self._thread.start()
@@ -101,9 +105,10 @@ class Runner:
         self._background = [asyncio.create_task(self._beat()), asyncio.create_task(self._hear_cancels())]
 
     async def _stop(self) -> None:
-        for task in self._background:
+        background = [*self._background, *([self._asserting] if self._asserting else [])]
+        for task in background:
             task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await asyncio.gather(*background, return_exceptions=True)
         self.attempts.drain()
         await self.attempts.settled()
         with contextlib.suppress(RedisError):
@@ -128,7 +133,10 @@ class Runner:
 
     async def _publish_heartbeat(self) -> None:
         settings, load = self._settings, await self._engine.load()
-        ready = await self._engine.is_ready()
+        answers = await self._engine.is_ready()
+        if answers and self._asserting is None:
+            self._asserting = asyncio.create_task(self._assert_priority(), name="priority")
+        ready = answers and self._asserted
         if ready and not self._was_ready:
             self.attempts.epoch += 1
         self._was_ready = ready
@@ -145,11 +153,21 @@ class Runner:
             kv_use=load.kv_use,
             prefix_hits=load.prefix_hits,
             epoch=self.attempts.epoch,
+            fault=self._fault,
         )
         async with self._valkey.pipeline(transaction=False) as pipe:
             pipe.set(worker_key(settings.worker), encode(beat), px=HEARTBEAT_TTL_MS)
             pipe.sadd(WORKERS_KEY, settings.worker)
             await pipe.execute()
+
+    async def _assert_priority(self) -> None:
+        """An engine that takes requests as they come would let batch delay people: it is not counted on."""
+        if await honours_priority(self._engine, self._settings.max_running):
+            self._asserted = True
+        else:
+            self._fault = "its engine does not honour priorities (vLLM: --scheduling-policy priority)"
+            log.error("engine_ignores_priority", worker=self._settings.worker)
+        self._beat_now.set()
 
     async def _give_up_orphans(self) -> None:
         """Cancel the attempts whose web process has died: nobody reads them and the engine is needed."""

@@ -16,6 +16,8 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class WorkerSettings:
+    """`max_running` is how many requests the engine works on at once; 0 leaves that to the engine."""
+
     valkey_url: str = field(repr=False)
     seal_key: bytes = field(repr=False)
     deployment: str
@@ -26,6 +28,7 @@ class WorkerSettings:
     engine_python: str
     model_path: str
     context_length: int
+    max_running: int
     worker: str
 
 
@@ -34,6 +37,16 @@ def _required(name: str) -> str:
     if not value:
         raise SettingsError(f"{name} is not set.")
     return value
+
+
+def _whole_number(name: str, default: int, at_least: int = 0) -> int:
+    try:
+        number = int(os.environ.get(name, "") or default)
+    except ValueError:
+        number = at_least - 1
+    if number < at_least:
+        raise SettingsError(f"{name} must be a whole number, {at_least} or more.")
+    return number
 
 
 def _engine_kind() -> EngineKind:
@@ -57,10 +70,6 @@ def seal_key() -> bytes:
 
 def load() -> WorkerSettings:
     """Raises `SettingsError`."""
-    try:
-        context_length = int(os.environ.get("BURSAR_CONTEXT_LENGTH", "4096"))
-    except ValueError:
-        raise SettingsError("BURSAR_CONTEXT_LENGTH must be a whole number.") from None
     return WorkerSettings(
         valkey_url=_required("BURSAR_VALKEY_URL"),
         seal_key=seal_key(),
@@ -71,7 +80,8 @@ def load() -> WorkerSettings:
         engine_model=_required("BURSAR_ENGINE_MODEL"),
         engine_python=os.environ.get("BURSAR_ENGINE_PYTHON", ""),
         model_path=os.environ.get("BURSAR_MODEL_PATH", ""),
-        context_length=context_length,
+        context_length=_whole_number("BURSAR_CONTEXT_LENGTH", 4096, at_least=1),
+        max_running=_whole_number("BURSAR_ENGINE_MAX_RUNNING", 0),
         worker=f"{socket.gethostname()}-{os.getpid()}",
     )
 

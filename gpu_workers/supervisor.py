@@ -17,6 +17,7 @@ def simulated_process(settings: WorkerSettings) -> EngineProcess:
     port = urlsplit(settings.engine_url).port
     command = [sys.executable, "-m", "gpu_workers.engines.simulated", "--port", str(port)]
     command += ["--model", settings.engine_model, "--context-length", str(settings.context_length)]
+    command += ["--max-running", str(settings.max_running)]
     environment = passed_on_environment() | {"BURSAR_ENGINE_API_KEY": settings.engine_api_key}
     return EngineProcess(command, environment, f"http://127.0.0.1:{port}/health")
 

@@ -90,6 +90,11 @@ class OpenAIEngine:
             await self._session.close()
 
     @property
+    def takes_priorities(self) -> bool:
+        """Whether requests are sent with one; a server of another kind would refuse the parameter."""
+        return self._vllm
+
+    @property
     def session(self) -> aiohttp.ClientSession:
         if self._session is None:
             raise EngineBroken("The engine's client was not started.")
@@ -114,6 +119,20 @@ class OpenAIEngine:
                 return parse_load(page.decode(errors="replace")) if response.status == 200 else EngineLoad()
         except (aiohttp.ClientError, TimeoutError, EngineBroken):
             return EngineLoad()
+
+    async def occupy(self, priority: int, max_tokens: int) -> None:
+        """Have vLLM generate that many tokens of anything, and forget them: for probes. Raises `EngineBroken`."""
+        question = [{"role": "user", "content": "count"}]
+        body = {"model": self._model, "messages": question, "max_tokens": max_tokens, "ignore_eos": True}
+        try:
+            async with self.session.post(
+                f"{self._url}/chat/completions", json=body | {"priority": priority}, allow_redirects=False
+            ) as response:
+                await response.read()
+                if response.status != 200:
+                    raise EngineBroken(f"The engine answered with status {response.status}.")
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise EngineBroken(f"The engine did not answer ({type(error).__name__}).") from None
 
     async def stream(self, task: GenerateTask) -> AsyncIterator[Piece | End]:
         body = msgspec.json.encode(self._body(task))

@@ -49,6 +49,7 @@ class _Request(Struct):
     max_tokens: int | None = None
     seed: int | None = None
     continue_final_message: bool = False
+    ignore_eos: bool = False
 
 
 class Timing(Struct, frozen=True):
@@ -73,10 +74,12 @@ def tokenize(text: str) -> list[str]:
 
 
 class Places:
-    """How many requests run at once; the others wait by priority (lower first) and then in order. 0 is no bound."""
+    """How many requests run at once, 0 is no bound. The others wait by priority (lower first) and then in order, or
+    in order alone."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, by_priority: bool = True) -> None:
         self._most = most
+        self._by_priority = by_priority
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
         self.running = 0
@@ -89,7 +92,8 @@ class Places:
     async def taken(self, priority: int) -> AsyncIterator[None]:
         if self._most and self.running >= self._most:
             place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            heapq.heappush(self._waiting, (priority, next(self._order), place))
+            rank = priority if self._by_priority else 0
+            heapq.heappush(self._waiting, (rank, next(self._order), place))
             try:
                 await place  # who leaves hands its place over, still counted as running
             except asyncio.CancelledError:
@@ -116,15 +120,24 @@ class SimulatedServer:
     """The ASGI application: /health, /metrics, /v1/models and /v1/chat/completions."""
 
     def __init__(
-        self, model: str, text: str, timing: Timing, context_length: int, api_key: str, max_running: int = 0
+        self,
+        model: str,
+        text: str,
+        timing: Timing,
+        context_length: int,
+        api_key: str,
+        max_running: int = 0,
+        *,
+        by_priority: bool = True,
     ) -> None:
         self._model = model
         self._pieces = tokenize(text)
         self._timing = timing
         self._context_length = context_length
         self._api_key = api_key
-        self._places = Places(max_running)
+        self._places = Places(max_running, by_priority=by_priority)
         self._served = itertools.count()
+        self._generated = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -133,12 +146,7 @@ class SimulatedServer:
             case "/health":
                 await _respond(send, 200, b"")
             case "/metrics":
-                counts = {"running": self._places.running, "waiting": self._places.waiting}
-                lines = [
-                    f'vllm:num_requests_{name}{{model_name="{self._model}"}} {float(count)}\n'
-                    for name, count in counts.items()
-                ]
-                await _respond(send, 200, "".join(lines).encode(), b"text/plain")
+                await _respond(send, 200, self._metrics().encode(), b"text/plain")
             case _ if not self._is_allowed(scope):
                 await _respond_json(send, 401, {"error": {"message": "Unauthorized"}})
             case "/v1/models":
@@ -148,6 +156,16 @@ class SimulatedServer:
                 await self._complete(receive, send)
             case _:
                 await _respond_json(send, 404, {"error": {"message": "Not Found"}})
+
+    def _metrics(self) -> str:
+        """As vLLM names what it counts."""
+        counts = {
+            "num_requests_running": self._places.running,
+            "num_requests_waiting": self._places.waiting,
+            "generation_tokens_total": self._generated,
+        }
+        labels = f'{{model_name="{self._model}"}}'
+        return "".join(f"vllm:{name}{labels} {float(count)}\n" for name, count in counts.items())
 
     def _is_allowed(self, scope: Scope) -> bool:
         return not self._api_key or (b"authorization", f"Bearer {self._api_key}".encode()) in scope["headers"]
@@ -178,6 +196,8 @@ class SimulatedServer:
 
     async def _answer(self, request: _Request, prompt_tokens: int, send: Send) -> None:
         rest = self._pieces[self._said(request) :]
+        if request.ignore_eos and request.max_tokens:
+            rest = list(itertools.islice(itertools.cycle(self._pieces), request.max_tokens))
         limit = min(request.max_tokens or len(rest), len(rest))
         reason = "length" if limit < len(rest) else "stop"
         usage = _usage(prompt_tokens, limit)
@@ -211,6 +231,7 @@ class SimulatedServer:
         rng, wait_s = self._timing.for_request(next(self._served), seed)
         for piece in pieces:
             await asyncio.sleep(wait_s)
+            self._generated += 1
             yield piece
             wait_s = self._timing.gap_s(rng)
 
@@ -262,12 +283,21 @@ def main() -> None:
     parser.add_argument("--itl-ms", type=float, default=float(os.environ.get("SIMULATED_ITL_MS", "5")))
     parser.add_argument("--sigma", type=float, default=0.25)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--max-running", type=int, default=int(os.environ.get("SIMULATED_MAX_RUNNING", "0")))
+    parser.add_argument("--max-running", type=int, default=0)
+    parser.add_argument("--scheduling-policy", choices=["fcfs", "priority"], default="priority")
     parser.add_argument("--context-length", type=int, default=4096)
     options = parser.parse_args()
     timing = Timing(options.ttft_ms, options.itl_ms, options.sigma, options.seed)
     api_key = os.environ.get("BURSAR_ENGINE_API_KEY", "")
-    app = SimulatedServer(options.model, options.text, timing, options.context_length, api_key, options.max_running)
+    app = SimulatedServer(
+        options.model,
+        options.text,
+        timing,
+        options.context_length,
+        api_key,
+        options.max_running,
+        by_priority=options.scheduling_policy == "priority",
+    )
     uvicorn.run(app, host=options.host, port=options.port, log_level="warning", access_log=False, lifespan="off")
 
 

@@ -34,4 +34,6 @@ def vllm_process(settings: WorkerSettings) -> EngineProcess:
         "--disable-uvicorn-access-log",
         "--no-enable-log-requests",
     ]
+    if settings.max_running:
+        command += ["--max-num-seqs", str(settings.max_running)]
     return EngineProcess(command, environment, f"http://127.0.0.1:{address.port}/health")

@@ -43,6 +43,8 @@ def _engine(fleet: FleetState, served: set[str]) -> str:
     workers = [beat for beat in fleet.workers.values() if beat.deployment in served]
     if any(beat.engine_ready for beat in workers):
         return "ok"
+    if faults := sorted(f"worker {beat.worker}: {beat.fault}" for beat in workers if beat.fault):
+        return ", ".join(faults)
     if foreign := sorted(beat.worker for beat in fleet.foreign.values() if beat.deployment in served):
         return f"worker {', '.join(foreign)}: another seal key"
     return "not answering" if workers else "no worker"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 
 import httpx
 import psycopg
 import pytest
+from redis import Redis
 
+from console.local.ports import free_port
+from gpu_workers.messages import Heartbeat, decode_heartbeat
 from tests.services import running_services
 from tests.stack import MODEL, Stack, running_stack, wait_for
 
@@ -18,7 +22,7 @@ AT_ONCE = 2
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Its engine works on two requests at once, half a second each."""
-    settings = {"SIMULATED_MAX_RUNNING": str(AT_ONCE), "SIMULATED_TTFT_MS": "500"}
+    settings = {"BURSAR_ENGINE_MAX_RUNNING": str(AT_ONCE), "SIMULATED_TTFT_MS": "500"}
     with (
         running_services() as services,
         running_stack(services, tmp_path_factory.mktemp("priority"), **settings) as running,
@@ -66,3 +70,25 @@ async def test_an_unknown_priority_is_refused_by_name(stack: Stack) -> None:
         response = await http.post("/v1/chat/completions", json=body)
     assert response.status_code == 400
     assert response.json()["error"]["param"] == "priority"
+
+
+async def test_an_engine_that_ignores_priorities_is_named_and_not_counted_on(stack: Stack) -> None:
+    port = free_port()
+    engine = ["-m", "gpu_workers.engines.simulated", "--port", str(port), "--max-running", str(AT_ONCE)]
+    stack.commands["fcfs-engine"] = [sys.executable, *engine, "--scheduling-policy", "fcfs"]
+    stack.start("fcfs-engine")
+    url = f"http://127.0.0.1:{port}/v1"
+    stack.start_worker("fcfs-worker", "fcfs", BURSAR_ENGINE_URL=url, BURSAR_ENGINE_MODEL="simulated")
+
+    valkey = Redis.from_url(stack.services.valkey.url())
+    pid = stack.processes["fcfs-worker"].pid
+
+    def beat() -> Heartbeat | None:
+        found = [valkey.get(key) for key in valkey.keys(f"bursar:worker:*-{pid}")]
+        return decode_heartbeat(found[0]) if found and found[0] else None
+
+    await asyncio.to_thread(wait_for, lambda: (said := beat()) is not None and bool(said.fault), "it is named")
+    said = beat()
+    assert said is not None
+    assert "does not honour priorities" in said.fault
+    assert not said.engine_ready

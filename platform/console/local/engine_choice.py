@@ -14,6 +14,8 @@ SIMULATED_MODEL = "simulated"
 LARGEST_LISTING = 1_000_000
 # Weights, KV cache and the rest of this machine's work fit into a few GB with this context.
 CONTEXT_LENGTH = "4096"
+# More at once than two cores make sense of, and few enough to be filled when the engine's priorities are tried.
+MAX_RUNNING = "32"
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ def engine_settings(wish: Wish, port: int, api_key: str, python: Path, model: Pa
         "BURSAR_ENGINE_MODEL": name,
         "BURSAR_MODEL_NAME": name,
         "BURSAR_CONTEXT_LENGTH": CONTEXT_LENGTH,
+        "BURSAR_ENGINE_MAX_RUNNING": MAX_RUNNING if wish.needs_vllm else "0",
     }
 
 

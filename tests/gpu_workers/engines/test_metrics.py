@@ -13,6 +13,9 @@ PAGE = """\
 vllm:num_requests_waiting{engine="0",model_name="m"} 3.0
 vllm:num_requests_waiting{engine="1",model_name="m"} 1.0
 vllm:num_requests_waiting_by_reason{engine="0"} 99.0
+vllm:num_requests_running{engine="0",model_name="m"} 2.0
+vllm:generation_tokens_total{engine="0",model_name="m"} 1.2e+03
+vllm:prompt_tokens_total{engine="0",model_name="m"} 70.0
 vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.25
 vllm:kv_cache_usage_perc{engine="1",model_name="m"} 0.75
 vllm:prefix_cache_queries_total{engine="0"} 200.0
@@ -22,7 +25,7 @@ vllm:prefix_cache_hits_created{engine="0"} 1.7e+09
 
 
 def test_waiting_requests_are_added_up_and_shares_averaged() -> None:
-    assert parse_load(PAGE) == EngineLoad(waiting=4, kv_use=0.5, prefix_hits=0.25)
+    assert parse_load(PAGE) == EngineLoad(2, 4, 1200, 70, kv_use=0.5, prefix_hits=0.25)
 
 
 def test_an_engine_that_tells_nothing_has_no_shares() -> None:

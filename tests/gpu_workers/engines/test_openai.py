@@ -24,9 +24,12 @@ QUICK = Timing(ttft_ms=5, itl_ms=1, sigma=0.25, seed=0)
 
 
 @asynccontextmanager
-async def simulated(timing: Timing = QUICK, api_key: str = "key") -> AsyncIterator[str]:
+async def simulated(
+    timing: Timing = QUICK, api_key: str = "key", *, places: int = 0, by_priority: bool = True
+) -> AsyncIterator[str]:
     port = free_port()
-    app = SimulatedServer("simulated", DEFAULT_TEXT, timing, 100, api_key)
+    context = 100 if not places else 4096
+    app = SimulatedServer("simulated", DEFAULT_TEXT, timing, context, api_key, places, by_priority=by_priority)
     config = uvicorn.Config(app, port=port, log_level="warning", lifespan="off", access_log=False)
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
@@ -127,8 +130,10 @@ async def test_closing_the_stream_frees_the_engine() -> None:
         stream = engine.stream(task())
         assert isinstance(await anext(stream), Piece)
 
+        metrics = url.replace("/v1", "/metrics")
+
         async def running() -> bool:
-            return "} 1.0" in (await http.get(url.replace("/v1", "/metrics"))).text
+            return 'requests_running{model_name="simulated"} 1.0' in (await http.get(metrics)).text
 
         assert await running()
         await stream.aclose()  # type: ignore[attr-defined]
