@@ -6,12 +6,15 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from django.conf import settings
 from django.contrib import admin
 from django.http import HttpRequest
+from django.utils.formats import localize
 
 from compliance.access import RecordAdmin, RecordInline, ScopedAdmin
 from inference.budget_models import Budget, BudgetCrossing, Limit, Transfer
 from inference.budget_queries import Standing, standing_of
+from inference.crossing_mails import MAX_TRIES, NOBODY
 
 
 @admin.register(Limit)
@@ -38,8 +41,21 @@ class LimitAdmin(ScopedAdmin):
 
 class CrossingInline(RecordInline):
     model = BudgetCrossing
-    fields = ["period", "stage", "crossed_at"]
+    fields = ["period", "stage", "crossed_at", "told"]
+    readonly_fields = ["told"]
     verbose_name_plural = "Steps reached"
+
+    @admin.display(description="Told by mail")
+    def told(self, row: BudgetCrossing) -> str:
+        if row.notified_at is not None:
+            return f"{localize(row.notified_at)} UTC"
+        if not settings.EMAIL_HOST:
+            return "no mail server is set"
+        if row.tries:
+            again = "given up" if row.tries >= MAX_TRIES else "it is tried again"
+            why = "no administrator has an address" if row.notice_error == NOBODY else row.notice_error
+            return f"not yet: {why} ({again})"
+        return "not yet"
 
 
 @admin.register(Budget)

@@ -199,6 +199,10 @@ class BudgetCrossing(models.Model):
         choices=[(1, "Warned"), (2, "Cheaper model"), (3, "Batch refused"), (4, "All refused")]
     )
     crossed_at = models.DateTimeField("crossed", db_default=Now())
+    notified_at = models.DateTimeField("told", null=True)
+    tries = models.PositiveSmallIntegerField(db_default=0, default=0)
+    tried_at = models.DateTimeField(null=True)
+    notice_error = models.CharField(max_length=40, blank=True, db_default="", default="")
 
     class Meta:
         ordering = ["-crossed_at"]

@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from console.settings.mail import mail_server
 from console.settings.unfold import UNFOLD as UNFOLD
 
 BASE_DIR = Path(__file__).resolve().parents[3]
@@ -169,5 +170,12 @@ AUDITLOG_DISABLE_REMOTE_ADDR = True  # it would trust the leftmost X-Forwarded-F
 
 LOG_FORMAT = os.environ.get("BURSAR_LOG_FORMAT", "console")
 LOGGING_CONFIG = None  # structlog is set up in console.logging
+
+_mail = mail_server(os.environ.get("BURSAR_MAIL_URL", ""))
+EMAIL_HOST, EMAIL_PORT = _mail.host, _mail.port
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _mail.user, _mail.password
+EMAIL_USE_SSL, EMAIL_USE_TLS = _mail.tls, _mail.starttls
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = os.environ.get("BURSAR_MAIL_FROM", "bursar@localhost")
 
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
