@@ -8,13 +8,16 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import admin
-from django.http import HttpRequest
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
 from django.utils.formats import localize
+from unfold.decorators import action
 
 from compliance.access import RecordAdmin, RecordInline, ScopedAdmin
-from inference.budget_models import Budget, BudgetCrossing, Limit, Transfer
+from inference.budget_models import Budget, BudgetCrossing, LedgerMonth, Limit, Transfer
 from inference.budget_queries import Standing, standing_of
 from inference.crossing_mails import MAX_TRIES, NOBODY
+from inference.ledger_csv import months_as_csv
 
 
 @admin.register(Limit)
@@ -133,3 +136,35 @@ class TransferAdmin(RecordAdmin):
     @admin.display(description="Tokens in / cached / out")
     def tokens(self, row: Transfer) -> str:
         return f"{row.prompt_tokens} / {row.cached_tokens} / {row.completion_tokens}"
+
+
+@admin.register(LedgerMonth)
+class LedgerMonthAdmin(RecordAdmin):
+    """What the ledger adds up to, month by month, and as a table to take away."""
+
+    list_display = ["when", "kind", "organisation", "deployment", "model", "usd", "tokens", "transfers"]
+    list_filter = ["kind", "external", "deployment", "organisation"]
+    list_select_related = ["organisation", "deployment"]
+    search_fields = ["=api_key_id", "=team_id", "=user_id"]
+    search_help_text = "The identifier of a key, team or user"
+    actions_list = ["export"]
+
+    @admin.display(description="Month", ordering="month")
+    def when(self, row: LedgerMonth) -> str:
+        return f"{row.month:%Y-%m}"
+
+    @admin.display(description="Amount (USD)", ordering="amount")
+    def usd(self, row: LedgerMonth) -> str:
+        return f"{row.amount.normalize():f}"
+
+    @admin.display(description="Tokens in / cached / out")
+    def tokens(self, row: LedgerMonth) -> str:
+        return f"{row.prompt_tokens} / {row.cached_tokens} / {row.completion_tokens}"
+
+    @action(description="All as CSV", url_path="csv", icon="download")  # type: ignore[untyped-decorator]
+    def export(self, request: HttpRequest) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        rows = self.get_queryset(request).select_related("organisation", "deployment")
+        headers = {"Content-Disposition": 'attachment; filename="ledger-by-month.csv"'}
+        return HttpResponse(months_as_csv(rows), content_type="text/csv; charset=utf-8", headers=headers)

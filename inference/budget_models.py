@@ -288,3 +288,32 @@ class LedgerDay(models.Model):
 
     def __str__(self) -> str:
         return f"{self.day} {self.model} {self.amount} USD"
+
+
+class LedgerMonth(models.Model):
+    """Days of a month added up: a view, never out of step with them. `id` is made of what tells rows apart."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    month = models.DateField(help_text="Its first day.")
+    kind = models.CharField(max_length=12, choices=TransferKind.choices)
+    organisation = models.ForeignKey("accounts.Organisation", on_delete=models.DO_NOTHING, null=True, related_name="+")
+    team_id = models.UUIDField("team", null=True)
+    api_key_id = models.UUIDField("API key", null=True)
+    user_id = models.UUIDField("user", null=True)
+    deployment = models.ForeignKey("inference.Deployment", on_delete=models.DO_NOTHING, related_name="+")
+    external = models.BooleanField()
+    model = models.CharField(max_length=100)
+    amount = models.DecimalField("amount (USD)", max_digits=30, decimal_places=12)
+    prompt_tokens = models.BigIntegerField()
+    cached_tokens = models.BigIntegerField()
+    completion_tokens = models.BigIntegerField("answer tokens")
+    transfers = models.BigIntegerField()
+
+    class Meta:
+        managed = False
+        db_table = "inference_ledgermonth"
+        ordering = ["-month", "-amount", "id"]
+        verbose_name = "month"
+
+    def __str__(self) -> str:
+        return f"{self.month:%Y-%m} {self.model} {self.amount} USD"

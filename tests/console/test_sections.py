@@ -15,6 +15,7 @@ from console.chat.models import Conversation
 from gpu_workers.identifiers import uuid7
 from inference.budget_models import Budget, Limit, Transfer
 from inference.evaluation.models import EvaluationPrompt, EvaluationRun, EvaluationSet
+from inference.rollups import roll_up
 from tests.console import people
 
 pytestmark = pytest.mark.django_db
@@ -22,14 +23,14 @@ pytestmark = pytest.mark.django_db
 HOME = "/admin/"
 FOR_ROLES = [
     *("Organisations", "Teams", "Users", "API keys"),
-    *("Budgets", "Limits", "Ledger"),
+    *("Budgets", "Limits", "Months", "Ledger"),
     *("Model versions", "Deployments", "Evaluation runs"),
     *("Conversations", "Exchanges", "Refusals"),
     "Entries",
 ]
 FOR_SUPERUSERS = [
-    *(*FOR_ROLES[:9], "Evaluation sets", "Evaluation runs", "Routing rules"),
-    *(*FOR_ROLES[10:], "Change history", "Periodic tasks"),
+    *(*FOR_ROLES[:10], "Evaluation sets", "Evaluation runs", "Routing rules"),
+    *(*FOR_ROLES[11:], "Change history", "Periodic tasks"),
 ]
 STOCK = "Solar|Clocked|Crontabs|Intervals|Log entries|Groups|Accounts|Audit log|Inference"
 RAW = re.compile(r"\b(Id|Pk|Api|Ms|Ttft)\b|^Is\b|\b(at|id|pk|ms)$|_")
@@ -66,6 +67,7 @@ def traffic(acme: Organisation) -> None:
     Transfer.objects.create(
         organisation=acme, deployment=exchange.deployment, kind="answer", model="m", amount=1, at=exchange.opened_at
     )
+    roll_up(exchange.opened_at)
     facts = {"error_code": "model_not_found", "param": "model", "channel": "http", "caller": "unknown"}
     for kind, about in (("intent", exchange.pk), ("refusal", uuid7())):
         Entry.objects.create(organisation_id=acme.pk, exchange_id=about, kind=kind, facts=facts)

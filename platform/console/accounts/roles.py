@@ -28,6 +28,7 @@ _VIEW = frozenset(
         "inference.view_budget",
         "inference.view_budgetcrossing",
         "inference.view_transfer",
+        "inference.view_ledgermonth",
     }
 )
 

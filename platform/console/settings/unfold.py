@@ -41,6 +41,7 @@ SECTIONS = [
         "items": [
             _link("Budgets", "savings", "inference.budget", "What may be spent, what is, and what happens on the way."),
             _link("Limits", "speed", "inference.limit", "Requests, tokens and answers at once that scopes share."),
+            _link("Months", "calendar_month", "inference.ledgermonth", "What answers add up to, and as CSV."),
             _link("Ledger", "account_balance_wallet", "inference.transfer", "What each answer cost, and whom."),
         ],
     },
