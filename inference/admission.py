@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn, cast
 from uuid import UUID
 
 import msgspec
+import structlog
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError, RedisError
 
 from inference.budgets import Budget, Stage, period_end
+from inference.clock import MAX_SKEW_S
 from inference.errors import Refusal
 from inference.events import Room
 from inference.reservations import (
@@ -25,6 +28,8 @@ from inference.reservations import (
     Reservation,
     Used,
 )
+
+log = structlog.get_logger(__name__)
 
 # A budget that was created, or whose period began, is counted from the ledger and asked again.
 MAX_TRIES = 3
@@ -125,7 +130,8 @@ def _request(exchange_id: UUID, owner: str, claims: Claims) -> bytes:
         ]
         for budget in claims.budgets
     ]
-    return _pack([str(exchange_id), owner, LEASE_S, WINDOW_S * 1000, claims.demand.tokens, limits, budgets])
+    clock = [int(time.time() * 1000), int(MAX_SKEW_S * 1000)]
+    return _pack([str(exchange_id), owner, LEASE_S, WINDOW_S * 1000, clock, claims.demand.tokens, limits, budgets])
 
 
 def _or_none(limit: int | None) -> int:
@@ -143,6 +149,9 @@ def _reservation(exchange_id: UUID, claims: Claims, answer: list[Any]) -> Reserv
 
 def _refuse(claims: Claims, answer: list[Any]) -> NoReturn:
     kind, index, wait_ms = answer[0].decode(), int(answer[1]) - 1, int(answer[2])
+    if kind == "clock":
+        log.error("clock_is_off", ahead_ms=wait_ms)
+        raise Refusal("overloaded", "The clocks of the platform differ: money cannot be counted.", retry_after_s=30)
     if kind == "budget":
         raise QuotaExceeded(claims.budgets[index], claims, spent=int(answer[2]))
     limit = claims.limits[index]

@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 
 from gpu_workers.messages import HEARTBEAT_S, WORKERS_KEY, Heartbeat, decode_heartbeat, worker_key
 from gpu_workers.streams import set_members
+from inference.clock import skew_s
 
 log = structlog.get_logger(__name__)
 
@@ -29,11 +30,13 @@ class FleetState:
     """`broker` is whether Valkey answered; without it nothing is known of the workers.
 
     `foreign` are workers with another seal key than this process has: they open none of its tasks.
+    `ahead_s` is how far this host's clock is before Valkey's.
     """
 
     broker: bool = False
     workers: dict[str, Heartbeat] = field(default_factory=dict)
     foreign: dict[str, Heartbeat] = field(default_factory=dict)
+    ahead_s: float = 0.0
 
     def ready(self, deployment: str) -> list[Heartbeat]:
         """Workers of a deployment that can take an answer now."""
@@ -132,7 +135,7 @@ class Fleet:
         gone = [name for name, beat in zip(names, beats, strict=True) if beat is None]
         if gone:  # a worker that lives adds itself again with its next heartbeat
             await self._valkey.srem(WORKERS_KEY, *gone)
-        state = FleetState(broker=True)
+        state = FleetState(broker=True, ahead_s=skew_s(await self._valkey.time()))
         for beat in beats:
             if beat is not None and (decoded := _decode(beat)) is not None:
                 known = state.workers if decoded.seal == self._seal else state.foreign

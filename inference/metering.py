@@ -5,12 +5,16 @@ from __future__ import annotations
 from decimal import Decimal
 from uuid import UUID
 
+import structlog
+
 from compliance.audit.writer import Statement
 from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import Usage
-from inference.budgets import nano
+from inference.budgets import NANO, Demand, nano
 from inference.catalog import Candidate, Prices
 from inference.reservations import Used
+
+log = structlog.get_logger(__name__)
 
 MILLION = Decimal(1_000_000)
 # Who pays, for which key and team, and the period come from the exchange's own row.
@@ -27,6 +31,14 @@ def cost_of(usage: Usage, prices: Prices) -> Decimal:
     fresh = max(usage.prompt_tokens - usage.cached_tokens, 0)
     total = fresh * prices.input + usage.cached_tokens * prices.cached + usage.completion_tokens * prices.output
     return total / MILLION
+
+
+def bounded(cost: Decimal, demand: Demand) -> Decimal:
+    """The cost, at most what was held for it: an engine that counts what nobody asked for is not paid for that."""
+    held = Decimal(demand.cost) / NANO
+    if cost > held:
+        log.warning("engine_counts_more_than_asked_for", cost=str(cost), held=str(held))
+    return min(cost, held)
 
 
 def used(usage: Usage, cost: Decimal, candidate: Candidate) -> Used:

@@ -19,7 +19,7 @@ from inference.admission import SETTLE_SCRIPT
 from inference.budget_models import Budget, Transfer
 from inference.budgets import Period, key_of, nano
 from inference.exchange_models import Exchange, ExchangeStatus
-from inference.reservations import RESERVATIONS, RESERVED_UNTIL, STATE, Used
+from inference.reservations import LEASE_S, RESERVATIONS, RESERVED_UNTIL, STATE, Used
 
 log = structlog.get_logger(__name__)
 
@@ -42,13 +42,23 @@ def settle_overdue() -> int:
     """
     with redis.Redis.from_url(settings.VALKEY_URL, socket_timeout=5) as valkey:
         seconds, _ = cast(tuple[int, int], valkey.time())
-        names = cast(list[bytes], valkey.zrangebyscore(RESERVED_UNTIL, "-inf", seconds, start=0, num=MOST_AT_ONCE))
+        names = _overdue(valkey, seconds)
         used = _used([UUID(name.decode()) for name in names])
         _forget_young_counts(valkey)
         settled = sum(_settle(valkey, UUID(name.decode()), used) for name in names)
     if settled:
         log.warning("reservations_settled", settled=settled)
     return settled
+
+
+def _overdue(valkey: redis.Redis, seconds: int) -> list[bytes]:
+    """Leases that have run out, and those that none can have: Valkey's clock has jumped back since."""
+    ranges = (("-inf", seconds), (seconds + 2 * LEASE_S, "+inf"))
+    found = [
+        cast(list[bytes], valkey.zrangebyscore(RESERVED_UNTIL, low, high, start=0, num=MOST_AT_ONCE))
+        for low, high in ranges
+    ]
+    return found[0] + found[1]
 
 
 def _forget_young_counts(valkey: redis.Redis) -> None:

@@ -275,7 +275,7 @@ class Pipeline:
     ) -> Event:
         """Record the outcome with its cost, settle, and only then tell the user."""
         candidate, usage = generation.candidate, generation.usage
-        cost = generation.cost
+        cost = metering.bounded(generation.cost, reservation.claims.demand)
         receipt = uuid7()
         outcome = exchange.outcome(receipt, generation, cost, failure)
         try:

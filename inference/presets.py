@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from inference.budget_models import BudgetPeriod
 from inference.models import EngineKind, Quantization, SourceKind
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """`version` and `deployment` are fields of their tables."""
+    """`version` and `deployment` are fields of their tables; `cap` is the platform's budget: its period and USD."""
 
     about: str
     version: dict[str, Any]
     deployment: dict[str, Any]
+    cap: tuple[BudgetPeriod, Decimal]
     assumed: dict[str, str]
 
 
@@ -48,6 +50,7 @@ PRESETS: dict[str, Preset] = {
             "concurrency": 128,
             "hourly_price": Decimal("2.00"),
         },
+        cap=(BudgetPeriod.MONTH, Decimal(50_000)),
         assumed={
             "input_price": "a price list of our own, not a provider's",
             "cached_price": "a fifth of the input price",
@@ -84,6 +87,7 @@ PRESETS: dict[str, Preset] = {
             "concurrency": 256,
             "hourly_price": Decimal("90.00"),
         },
+        cap=(BudgetPeriod.YEAR, Decimal(500_000)),
         assumed={
             "source": "the name of the repository",
             "licence": "left empty: not known",

@@ -16,6 +16,7 @@ from compliance.audit.entries import INSERT as INSERT_ENTRY
 from compliance.audit.models import EntryKind
 from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import owner_key
+from inference.clock import is_off, skew_s
 from inference.exchange_models import Exchange, ExchangeStatus
 
 log = structlog.get_logger(__name__)
@@ -27,13 +28,27 @@ OVERDUE_S = 30
 
 
 def reconcile_exchanges() -> int:
-    """Close the exchanges that nobody serves any more; how many there were. Raises `redis.RedisError`."""
-    now = datetime.now(UTC)
+    """Close the exchanges that nobody serves any more; how many there were. Raises `redis.RedisError`.
+
+    A host whose clock has jumped would end what others still answer: it closes nothing.
+    """
+    valkey = redis.Redis.from_url(settings.VALKEY_URL, socket_timeout=5)
+    try:
+        ahead_s = skew_s(valkey.time())
+        if is_off(ahead_s):
+            log.error("clock_is_off", ahead_ms=round(ahead_s * 1000))
+            return 0
+        return _reconcile(valkey, datetime.now(UTC))
+    finally:
+        valkey.close()
+
+
+def _reconcile(valkey: redis.Redis, now: datetime) -> int:
     candidates = Exchange.objects.filter(
         status=ExchangeStatus.OPEN, opened_at__lt=now - timedelta(seconds=YOUNG_S)
     ).values_list("id", "organisation_id", "owner", "deadline_at")
-    rows = list(candidates[:10_000])
-    alive = _living({row[2] for row in rows})
+    rows = list(candidates.order_by("id")[:10_000])
+    alive = _living(valkey, {row[2] for row in rows})
     overdue = now - timedelta(seconds=OVERDUE_S)
     lost = [row for row in rows if row[2] not in alive or row[3] < overdue]
     closed = sum(_close(row[0], row[1], now) for row in lost)
@@ -42,16 +57,12 @@ def reconcile_exchanges() -> int:
     return closed
 
 
-def _living(owners: set[str]) -> set[str]:
+def _living(valkey: redis.Redis, owners: set[str]) -> set[str]:
     if not owners:
         return set()
-    valkey = redis.Redis.from_url(settings.VALKEY_URL, socket_timeout=5)
-    try:
-        names = sorted(owners)
-        signs: list[Any] = valkey.mget([owner_key(name) for name in names])
-        return {name for name, sign in zip(names, signs, strict=True) if sign is not None}
-    finally:
-        valkey.close()
+    names = sorted(owners)
+    signs: list[Any] = valkey.mget([owner_key(name) for name in names])
+    return {name for name, sign in zip(names, signs, strict=True) if sign is not None}
 
 
 def _close(exchange_id: UUID, organisation_id: UUID, now: datetime) -> bool:

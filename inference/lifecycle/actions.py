@@ -13,11 +13,10 @@ from uuid import UUID
 from django.contrib.auth.models import AbstractUser
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.utils import timezone
 
 from inference.evaluation.gate import gate_problem
 from inference.four_eyes import require_second_person
-from inference.lifecycle.effect import catch_up, put_in_force, withdraw_open
+from inference.lifecycle.effect import catch_up, database_time, put_in_force, withdraw_open
 from inference.lifecycle.models import OPEN, LifecycleStep, StepKind, StepState
 from inference.lifecycle.queries import NEXT, open_step, revertible_step
 from inference.lifecycle.recording import record_step
@@ -123,7 +122,7 @@ def _locked(actor: AbstractUser, pk: UUID, now: datetime | None) -> tuple[ModelV
     """The version as it is at this moment, locked, so that two steps come one after the other."""
     if not (actor.is_active and actor.has_perm(PERMISSION)):
         raise PermissionDenied
-    now = now or timezone.now()
+    now = now or database_time()
     version = ModelVersion.objects.select_for_update().get(pk=pk)
     catch_up(version, now)
     return version, now

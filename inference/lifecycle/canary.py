@@ -14,11 +14,10 @@ from uuid import UUID
 
 import structlog
 from django.db import connection, transaction
-from django.utils import timezone
 
 from inference.lifecycle.actions import at_once
 from inference.lifecycle.canary_policy import CanaryPolicy
-from inference.lifecycle.effect import catch_up
+from inference.lifecycle.effect import catch_up, database_time
 from inference.lifecycle.models import LifecycleStep, StepKind, StepState
 from inference.lifecycle.queries import revertible_step
 from inference.models import Lifecycle, ModelVersion
@@ -86,7 +85,7 @@ class Verdict:
 
 def watch_canaries(now: datetime | None = None) -> int:
     """Take back every canary that burns; how many. Costs one small query where there is none."""
-    now = now or timezone.now()
+    now = now or database_time()
     canaries = ModelVersion.objects.filter(lifecycle=Lifecycle.CANARY).select_related("canary_policy")
     taken_back = 0
     for version in canaries:

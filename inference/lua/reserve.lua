@@ -3,18 +3,22 @@
 -- KEYS  1 state of the budgets ("open:<generation>" when reservations may be made)
 --       2 reservations: exchange -> packed {owner, budgets}
 --       3 the same exchanges by the end of their lease, in seconds
--- ARGV  1 packed {exchange, owner, lease_s, window_ms, tokens, limits, budgets}
+-- ARGV  1 packed {exchange, owner, lease_s, window_ms, clock, tokens, limits, budgets}
+--         clock:   {the caller's time, how far it may be from Valkey's}, in milliseconds
 --         limits:  {name, requests, tokens, at once}, -1 where there is none
 --         budgets: {key, amount, cap, {thresholds}}, money in nano-USD; the cap is the class's own, and holds
 --       The keys of limits and budgets are made from their names: one Valkey holds all of them.
 -- Gives {'admitted', generation, remaining..., stages}; or the limit that refuses and for how many milliseconds; or
--- the budget that has no room and what is spent of it; or 'rebuild' or 'load' where that is not known.
--- Time is Valkey's own, so that the clocks of the callers do not matter.
+-- the budget that has no room and what is spent of it; or 'rebuild' or 'load' where that is not known; or 'clock' and
+-- by how many milliseconds the caller's is off, which would count its money in another month.
+-- Limits go by Valkey's own time. Should that jump back, what was noted before is forgotten, and blocks nobody for hours.
 local ask = cmsgpack.unpack(ARGV[1])
-local exchange, owner, lease_s, window_ms, tokens, limits, budgets = unpack(ask)
+local exchange, owner, lease_s, window_ms, clock, tokens, limits, budgets = unpack(ask)
 local now = redis.call('TIME')
 local seconds = tonumber(now[1])
 local ms = seconds * 1000 + math.floor(tonumber(now[2]) / 1000)
+
+if #budgets > 0 and math.abs(clock[1] - ms) > clock[2] then return {'clock', 0, clock[1] - ms} end
 
 local function keys_of(name)
   local base = 'bursar:limit:' .. name
@@ -23,14 +27,16 @@ end
 
 -- Forget what has left the window; returns how many tokens are still in it.
 local function tokens_in_window(by_time, amounts)
-  local old = redis.call('ZRANGEBYSCORE', by_time, '-inf', ms - window_ms)
-  for _, member in ipairs(old) do
-    local amount = redis.call('HGET', amounts, member)
-    if amount then
-      redis.call('HINCRBY', amounts, 'sum', -tonumber(amount))
-      redis.call('HDEL', amounts, member)
+  local left = {{'-inf', ms - window_ms}, {ms + 1000, '+inf'}}
+  for _, range in ipairs(left) do
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', by_time, range[1], range[2])) do
+      local amount = redis.call('HGET', amounts, member)
+      if amount then
+        redis.call('HINCRBY', amounts, 'sum', -tonumber(amount))
+        redis.call('HDEL', amounts, member)
+      end
+      redis.call('ZREM', by_time, member)
     end
-    redis.call('ZREM', by_time, member)
   end
   return tonumber(redis.call('HGET', amounts, 'sum') or '0')
 end
@@ -55,10 +61,14 @@ for index, limit in ipairs(limits) do
   local requests_key, tokens_key, amounts_key, running_key = keys_of(name)
   if at_once >= 0 then
     redis.call('ZREMRANGEBYSCORE', running_key, '-inf', seconds)
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', running_key, seconds + lease_s + 1, '+inf')) do
+      redis.call('ZADD', running_key, seconds + lease_s, member)
+    end
     if redis.call('ZCARD', running_key) >= at_once then return {'answers', index, 1000} end
   end
   if max_requests >= 0 then
     redis.call('ZREMRANGEBYSCORE', requests_key, '-inf', ms - window_ms)
+    redis.call('ZREMRANGEBYSCORE', requests_key, ms + 1000, '+inf')
     local used = redis.call('ZCARD', requests_key)
     if used >= max_requests then
       local oldest = redis.call('ZRANGE', requests_key, 0, 0, 'WITHSCORES')

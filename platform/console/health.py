@@ -10,6 +10,7 @@ from django.http import HttpRequest, JsonResponse
 from psycopg_pool import PoolTimeout
 
 from console import runtime
+from inference.clock import is_off
 from inference.fleet import FleetState
 
 TIMEOUT_S = 2.0
@@ -34,6 +35,7 @@ async def _checks() -> dict[str, Any]:
     return {
         "database": await _database(parts),
         "broker": "ok" if fleet.broker else "unreachable",
+        "clock": f"{fleet.ahead_s:+.0f} s from the broker's" if is_off(fleet.ahead_s) else "ok",
         "engine": _engine(fleet, served),
         "inspection": "ok" if parts.inspector.ready else "not answering",
     }

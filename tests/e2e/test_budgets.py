@@ -134,3 +134,57 @@ async def test_kill_9_in_the_middle_neither_spends_more_nor_loses_room(stack: St
             await asyncio.sleep(1)
     assert (await ask_all(stack, 20)) == {"insufficient_quota": 20}
     assert books.spent() - before == 3
+
+
+async def test_a_price_that_changes_while_answers_are_under_way_overspends_nothing(stack: Stack) -> None:
+    books = Books(stack)
+    before = books.spent()
+    books.set_budget(before + 2)
+    await asyncio.sleep(2)
+
+    async def change_prices() -> None:
+        for factor in (4, 1, 3):
+            await asyncio.sleep(0.7)
+            books.execute("UPDATE inference_modelversion SET output_price = %s", PRICE * factor)
+
+    counted = await ask_all(stack, 400, meanwhile=change_prices())
+    books.execute("UPDATE inference_modelversion SET output_price = %s", PRICE)
+    assert set(counted) == {"ok", "insufficient_quota"}
+    assert 0 < books.spent() - before <= 2
+
+
+async def test_what_could_not_be_recorded_costs_nothing_and_holds_nothing(stack: Stack) -> None:
+    books = Books(stack)
+    before = books.spent()
+    books.set_budget(before + CENT * 10)
+    await asyncio.sleep(2)
+    stack.services.kill(stack.services.postgres)
+    refused = await ask_all(stack, 20)
+    stack.services.start(stack.services.postgres)
+    await asyncio.to_thread(stack.wait_ready)
+
+    assert "ok" not in refused
+    books = Books(stack)
+    async with asyncio.timeout(SETTLED_WITHIN_S):
+        while (counted := await ask_all(stack, 20)) != {"insufficient_quota": 20}:
+            assert set(counted) <= {"ok", "insufficient_quota", "overloaded", "audit_unavailable"}
+            await asyncio.sleep(1)
+    assert books.spent() - before == CENT * 10
+
+
+@pytest.mark.parametrize("of", ["requests_per_minute", "tokens_per_minute"])
+async def test_exactly_as_many_as_a_limit_allows_are_served(stack: Stack, of: str) -> None:
+    books = Books(stack)
+    books.set_budget(Decimal(100_000))
+    # One request's tokens: four characters are one, and all that the answer may have.
+    each = {"requests_per_minute": 1, "tokens_per_minute": 1 + TOKENS}[of]
+    books.execute(
+        f"INSERT INTO inference_limit (id, organisation_id, model, {of})"  # noqa: S608 - a name of this file
+        " SELECT gen_random_uuid(), id, '', %s FROM accounts_organisation",
+        500 * each,
+    )
+    await asyncio.sleep(2)
+    try:
+        assert await ask_all(stack, 1000) == {"ok": 500, "rate_limit_exceeded": 500}
+    finally:
+        books.execute("DELETE FROM inference_limit")

@@ -18,7 +18,7 @@ from inference.errors import Refusal
 from inference.events import Caller, Limits
 from inference.leases import Leases
 from inference.limits import Limit, LimitBook
-from inference.reservations import Claims, Reservation, Used
+from inference.reservations import LEASE_S, Claims, Reservation, Used
 
 
 def admission(valkey: Redis) -> Admission:
@@ -243,3 +243,40 @@ async def test_what_is_left_of_the_tightest_limit_is_told(valkeys: list[Redis]) 
     room = (await admission(valkeys[0]).admit(uuid7(), claims(who, team, tokens=150))).room
 
     assert (room.requests, room.requests_limit, room.tokens, room.tokens_limit) == (19, 20, 850, 1_000)
+
+
+async def shift(valkey: Redis, key: str, by: float) -> None:
+    """What a key's entries look like after Valkey's clock has jumped: their scores are of another time."""
+    for member, score in await valkey.zrange(key, 0, -1, withscores=True):
+        await valkey.zadd(key, {member: score + by})
+
+
+async def test_a_clock_that_jumps_back_blocks_nobody_for_hours(valkeys: list[Redis]) -> None:
+    who = caller(rpm=3, at_once=3)
+    desk = admission(valkeys[0])
+    held = [await desk.admit(uuid7(), claims(who)) for _ in range(3)]
+    await shift(valkeys[0], rate_key(who), 3 * 3_600_000)
+    await shift(valkeys[0], f"bursar:limit:{who.name}:running", 3 * 3_600)
+
+    with pytest.raises(Refusal, match="answers at once"):
+        await desk.admit(uuid7(), claims(who))  # they are still answered
+    running = await valkeys[0].zrange(f"bursar:limit:{who.name}:running", 0, -1, withscores=True)
+    now_s = (await valkeys[0].time())[0]
+    assert len(running) == 3
+    assert all(until - now_s <= LEASE_S for _, until in running)
+
+    for one in held:
+        await desk.settle(one, Used())
+    admitted, refused = await try_all(valkeys, who, 10)
+    assert (len(admitted), len(refused)) == (3, 7)
+
+
+async def test_tokens_of_a_time_that_is_yet_to_come_are_forgotten(valkeys: list[Redis]) -> None:
+    who, limit = caller(), Limit("team", f"limit:{uuid4()}", None, 100, None)
+    desk = admission(valkeys[0])
+    await desk.admit(uuid7(), claims(who, limit, tokens=100))
+    await shift(valkeys[0], f"bursar:limit:{limit.name}:tokens", 3 * 3_600_000)
+
+    await desk.admit(uuid7(), claims(who, limit, tokens=60))
+    with pytest.raises(Refusal, match="tokens per minute"):
+        await desk.admit(uuid7(), claims(who, limit, tokens=60))

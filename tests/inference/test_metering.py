@@ -5,11 +5,13 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_workers.messages import Usage
-from inference.metering import cost_of
+from inference.budgets import NANO, Demand
+from inference.metering import bounded, cost_of
 from inference.snapshot import Prices
 
 price = st.decimals(0, 999_999, places=6, allow_nan=False, allow_infinity=False)
@@ -32,3 +34,8 @@ def test_cached_tokens_are_paid_once_and_at_their_own_price() -> None:
 
 def test_more_cached_tokens_than_prompt_tokens_never_pay_back() -> None:
     assert cost_of(Usage(5, 9, 0), Prices(Decimal(1), Decimal(0), Decimal(0))) == 0
+
+
+@pytest.mark.parametrize(("usd", "billed"), [("0.5", "0.5"), ("1", "1"), ("1.000000000001", "1"), ("9000", "1")])
+def test_an_engine_that_counts_what_nobody_asked_for_is_not_paid_for_it(usd: str, billed: str) -> None:
+    assert bounded(Decimal(usd), Demand(10, NANO, 0)) == Decimal(billed)

@@ -7,6 +7,7 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
+from inference.budget_models import Budget
 from inference.lifecycle.queries import served_deployments
 from inference.models import Deployment, ModelVersion
 from inference.presets import PRESETS
@@ -43,3 +44,13 @@ def test_adopting_again_changes_nothing_that_somebody_set() -> None:
 
 def test_without_a_name_it_shows_what_there_is() -> None:
     assert [line.split()[0] for line in adopt().splitlines()] == list(PRESETS)
+
+
+def test_the_platform_gets_the_workloads_cap_and_keeps_one_that_it_has() -> None:
+    assert "The platform's budget: 50000.00 USD a month." in adopt("small-instruct")
+    adopt("qwen3.8-2.4t-a95b-nvfp4")
+    caps = Budget.objects.filter(organisation=None).values_list("period", "amount")
+    assert sorted(caps) == [("month", 50_000), ("year", 500_000)]
+
+    Budget.objects.filter(period="month").update(amount=7)
+    assert "7.00 USD a month" in adopt("small-instruct")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -162,3 +163,17 @@ def test_an_owner_that_was_not_dead_after_all_and_a_reconciler_agree_on_one_outc
         assert result is None or isinstance(result, RecordConflict)
         assert outcomes(exchange) == [expected]
         assert status(exchange) == expected
+
+
+@pytest.mark.parametrize("ahead_s", [-7200, 7200])
+def test_a_host_whose_clock_has_jumped_ends_nothing(
+    organisation: Organisation, living: str, monkeypatch: pytest.MonkeyPatch, ahead_s: float
+) -> None:
+    served, dead = opened(organisation, living), opened(organisation)
+    true_time = time.time
+    monkeypatch.setattr("inference.clock.time.time", lambda: true_time() + ahead_s)
+    assert reconcile_exchanges() == 0
+    monkeypatch.undo()
+    assert reconcile_exchanges() == 1
+    assert Exchange.objects.get(id=served).status == "open"
+    assert Exchange.objects.get(id=dead).status == "unknown"

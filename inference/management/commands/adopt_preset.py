@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from inference.actions.adopt_preset import adopt_preset
+from inference.budget_models import Budget
 from inference.presets import PRESETS
 
 
@@ -24,6 +25,9 @@ class Command(BaseCommand):
                 self.stdout.write(f"{known:<28}{preset.about}")
             return
         preset = PRESETS[name]
-        self.stdout.write(f"{adopt_preset(preset)} is in the catalog. Assumptions to look at:")
+        version = adopt_preset(preset)
+        budget = Budget.objects.get(organisation=None, period=preset.cap[0])
+        self.stdout.write(f"{version} is in the catalog. The platform's budget: {budget.amount} USD a {budget.period}.")
+        self.stdout.write("Assumptions to look at:")
         for field, why in preset.assumed.items():
             self.stdout.write(f"  {field:<20}{why}")
