@@ -21,7 +21,7 @@ app.conf.beat_schedule = {
     "reconcile-exchanges": {"task": "inference.reconcile_exchanges", "schedule": 15.0},
     "settle-overdue": {"task": "inference.settle_overdue", "schedule": 15.0},
     "book-engine-hours": {"task": "inference.book_engine_hours", "schedule": 60.0},
-    "roll-up-ledger": {"task": "inference.roll_up", "schedule": 300.0},
+    "roll-up-ledger": {"task": "inference.roll_up", "schedule": 60.0},
     "apply-due-steps": {"task": "inference.apply_due_steps", "schedule": 5.0},
     "watch-canaries": {"task": "inference.watch_canaries", "schedule": 5.0},
     "send-crossing-mails": {"task": "inference.send_crossing_mails", "schedule": 15.0},
