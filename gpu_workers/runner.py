@@ -15,7 +15,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.exceptions import RedisError
 
 from gpu_workers.attempts import Attempts
-from gpu_workers.engines.base import Engine
+from gpu_workers.engine_state import ActiveEngine, state_file
 from gpu_workers.engines.openai import OpenAIEngine
 from gpu_workers.messages import (
     CANCEL_CHANNEL,
@@ -39,9 +39,10 @@ SHORTEST_BEAT_S = 0.1
 OWNER_MISSED_SWEEPS = 3
 
 
-def build_engine(settings: WorkerSettings) -> Engine:
+def build_engine(settings: WorkerSettings) -> OpenAIEngine:
+    file = state_file(settings.run_directory, settings.deployment) if settings.supervised else None
     return OpenAIEngine(
-        settings.engine_url,
+        ActiveEngine(settings.engine_url, file),
         settings.engine_model,
         settings.engine_api_key,
         vllm=settings.engine != "openai",
@@ -68,6 +69,7 @@ class Runner:
         self._background: list[asyncio.Task[None]] = []
         self._missed: dict[str, int] = {}
         self._was_ready = False
+        self._active_epoch = 0
         self._asserting: asyncio.Task[None] | None = None
         self._asserted = False
         self._fault = ""
@@ -127,19 +129,24 @@ class Runner:
                 log.warning("heartbeat_failed", error=type(error).__name__)
             # A broken engine is told at once: whoever lost an answer with it looks for another now.
             await asyncio.sleep(SHORTEST_BEAT_S)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(HEARTBEAT_S - SHORTEST_BEAT_S - (time.monotonic() - started)):
-                    await self._beat_now.wait()
+            while time.monotonic() - started < HEARTBEAT_S and not self._has_news():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(SHORTEST_BEAT_S):
+                        await self._beat_now.wait()
+
+    def _has_news(self) -> bool:
+        return self._beat_now.is_set() or self._engine.active.current().epoch != self._active_epoch
 
     async def _publish_heartbeat(self) -> None:
-        settings, load = self._settings, await self._engine.load()
+        settings, active = self._settings, self._engine.active.current()
+        load = await self._engine.load()
         answers = await self._engine.is_ready()
         if answers and self._asserting is None:
             self._asserting = asyncio.create_task(self._assert_priority(), name="priority")
         ready = answers and self._asserted
-        if ready and not self._was_ready:
+        if ready and not (self._was_ready and active.epoch == self._active_epoch):
             self.attempts.epoch += 1
-        self._was_ready = ready
+        self._was_ready, self._active_epoch = ready, active.epoch
         beat = Heartbeat(
             worker=settings.worker,
             deployment=settings.deployment,

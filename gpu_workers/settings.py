@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, get_args
 
 EngineKind = Literal["vllm", "simulated", "openai"]
@@ -16,7 +18,11 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """`max_running` is how many requests the engine works on at once; 0 leaves that to the engine."""
+    """`max_running` is how many requests the engine works on at once; 0 leaves that to the engine.
+
+    `supervised` engines tell in `run_directory` which is active. A `shadow` is a second engine that stands by, asleep
+    where `shadow_sleeps`. `silent_s`, `stuck_s` and `drain_s` are gpu_workers.engines.slots.Patience.
+    """
 
     valkey_url: str = field(repr=False)
     seal_key: bytes = field(repr=False)
@@ -30,6 +36,15 @@ class WorkerSettings:
     context_length: int
     max_running: int
     worker: str
+    run_directory: Path
+    supervised: bool
+    shadow: bool
+    shadow_sleeps: bool
+    cores: frozenset[int]
+    devices: str
+    silent_s: float
+    stuck_s: float
+    drain_s: float
 
 
 def _required(name: str) -> str:
@@ -47,6 +62,25 @@ def _whole_number(name: str, default: int, at_least: int = 0) -> int:
     if number < at_least:
         raise SettingsError(f"{name} must be a whole number, {at_least} or more.")
     return number
+
+
+def default_run_directory() -> Path:
+    """Of this user alone: what lies there says where requests go."""
+    return Path(tempfile.gettempdir()) / f"bursar-{os.getuid()}"
+
+
+def _cores() -> frozenset[int]:
+    """The cores in BURSAR_ENGINE_CORES, written as `0-3,8`; none for all."""
+    cores: set[int] = set()
+    try:
+        for part in filter(None, os.environ.get("BURSAR_ENGINE_CORES", "").split(",")):
+            first, _, last = part.partition("-")
+            cores |= set(range(int(first), int(last or first) + 1))
+    except ValueError:
+        raise SettingsError("BURSAR_ENGINE_CORES must look like 0-3,8.") from None
+    if not cores <= os.sched_getaffinity(0):
+        raise SettingsError("BURSAR_ENGINE_CORES names cores that this process may not use.")
+    return frozenset(cores)
 
 
 def _engine_kind() -> EngineKind:
@@ -70,6 +104,9 @@ def seal_key() -> bytes:
 
 def load() -> WorkerSettings:
     """Raises `SettingsError`."""
+    shadow = os.environ.get("BURSAR_ENGINE_SHADOW", "") or "0"
+    if shadow not in ("0", "1", "sleeping"):
+        raise SettingsError("BURSAR_ENGINE_SHADOW must be 0, 1 or sleeping.")
     return WorkerSettings(
         valkey_url=_required("BURSAR_VALKEY_URL"),
         seal_key=seal_key(),
@@ -83,6 +120,15 @@ def load() -> WorkerSettings:
         context_length=_whole_number("BURSAR_CONTEXT_LENGTH", 4096, at_least=1),
         max_running=_whole_number("BURSAR_ENGINE_MAX_RUNNING", 0),
         worker=f"{socket.gethostname()}-{os.getpid()}",
+        run_directory=Path(os.environ.get("BURSAR_RUN_DIRECTORY", "") or default_run_directory()),
+        supervised=os.environ.get("BURSAR_ENGINE_SUPERVISED", "1") == "1" and _engine_kind() != "openai",
+        shadow=shadow in ("1", "sleeping"),
+        shadow_sleeps=shadow == "sleeping",
+        cores=_cores(),
+        devices=os.environ.get("BURSAR_ENGINE_DEVICES", ""),
+        silent_s=_whole_number("BURSAR_ENGINE_SILENT_S", 10, at_least=1),
+        stuck_s=_whole_number("BURSAR_ENGINE_STUCK_S", 60, at_least=1),
+        drain_s=_whole_number("BURSAR_ENGINE_DRAIN_S", 5),
     )
 
 

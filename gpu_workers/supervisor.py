@@ -1,48 +1,66 @@
-"""Runs the engine that this host's settings name: `python -m gpu_workers.supervisor`."""
+"""Runs the engines that this host's settings name: `python -m gpu_workers.supervisor`."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import sys
 from urllib.parse import urlsplit
 
-from gpu_workers.engines.process import EngineProcess, passed_on_environment
-from gpu_workers.engines.vllm import vllm_process
+from gpu_workers.engine_state import state_file
+from gpu_workers.engines.process import EngineCommand, passed_on_environment
+from gpu_workers.engines.slots import Patience, Slots
+from gpu_workers.engines.vllm import vllm_command
 from gpu_workers.logging import configure_logging
 from gpu_workers.settings import SettingsError, WorkerSettings, load
 
 
-def simulated_process(settings: WorkerSettings) -> EngineProcess:
-    port = urlsplit(settings.engine_url).port
+def simulated_command(settings: WorkerSettings, port: int) -> EngineCommand:
     command = [sys.executable, "-m", "gpu_workers.engines.simulated", "--port", str(port)]
     command += ["--model", settings.engine_model, "--context-length", str(settings.context_length)]
     command += ["--max-running", str(settings.max_running)]
     environment = passed_on_environment() | {"BURSAR_ENGINE_API_KEY": settings.engine_api_key}
-    return EngineProcess(command, environment, f"http://127.0.0.1:{port}/health")
+    return EngineCommand(command, environment, f"http://127.0.0.1:{port}", settings.cores)
 
 
-def engine_process(settings: WorkerSettings) -> EngineProcess:
-    """Raises `SettingsError`: an attached server is not ours to run."""
-    match settings.engine:
-        case "vllm":
-            return vllm_process(settings)
-        case "simulated":
-            return simulated_process(settings)
-        case "openai":
-            raise SettingsError("An attached OpenAI-compatible server is run by its owner, not by this supervisor.")
+def engine_commands(settings: WorkerSettings) -> list[EngineCommand]:
+    """The active engine and, where one is wanted, the one that stands by.
+
+    Raises `SettingsError`: an attached server is not ours to run.
+    """
+    makers = {"vllm": vllm_command, "simulated": simulated_command}
+    if settings.engine not in makers:
+        raise SettingsError("An attached OpenAI-compatible server is run by its owner, not by this supervisor.")
+    port = urlsplit(settings.engine_url).port
+    if port is None:
+        raise SettingsError("BURSAR_ENGINE_URL must name a port.")
+    ports = [port, _free_port()] if settings.shadow else [port]
+    return [makers[settings.engine](settings, port) for port in ports]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 async def supervise(settings: WorkerSettings) -> None:
-    process = engine_process(settings)
-    runner = asyncio.create_task(process.run())
+    engines = engine_commands(settings)
+    directory = settings.run_directory
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await asyncio.wait({runner, asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
-    await process.stop()
-    await runner
+    slots = Slots(
+        engines,
+        directory / f"{settings.deployment}.engine.lock",
+        state_file(directory, settings.deployment),
+        Patience(settings.silent_s, settings.stuck_s, settings.drain_s),
+        sleeps=settings.shadow_sleeps,
+    )
+    await slots.run(stop)
 
 
 def main() -> int:

@@ -9,8 +9,9 @@ from contextlib import suppress
 
 import structlog
 
+from inference.cancellation import Cancellation
 from inference.events import Ask, Caller, Event
-from inference.pipeline import Cancellation, Pipeline
+from inference.pipeline import Pipeline
 
 log = structlog.get_logger(__name__)
 

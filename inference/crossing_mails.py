@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.core.mail import EmailMessage, get_connection
+from django.core.mail import EmailMessage
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.urls import reverse
@@ -79,13 +79,18 @@ def _try(crossings: list[BudgetCrossing], now: datetime) -> str | None:
     addresses = sorted(set(_recipients(budget)))
     if not addresses:
         return NOBODY
+    errors = [_error_of_sending(_mail(crossings, now, address)) for address in addresses]
+    # One who was told is enough: a second mail to them would not help another's address.
+    return None if None in errors else errors[0]
+
+
+def _error_of_sending(mail: EmailMessage) -> str | None:
     try:
-        with get_connection() as connection:
-            for address in addresses:  # apart: they need not know of each other
-                _mail(crossings, now, address, connection).send()
+        mail.send()
     except smtplib.SMTPResponseException as error:
         return f"smtp_{error.smtp_code}"
-    except (smtplib.SMTPException, OSError) as error:
+    except (smtplib.SMTPException, OSError, ValueError) as error:
+        log.warning("mail_not_sent", error=type(error).__name__)
         return type(error).__name__[:40]
     return None
 
@@ -100,7 +105,7 @@ def _recipients(budget: Budget) -> Iterable[str]:
     )
 
 
-def _mail(crossings: list[BudgetCrossing], now: datetime, address: str, connection: Any) -> EmailMessage:
+def _mail(crossings: list[BudgetCrossing], now: datetime, address: str) -> EmailMessage:
     furthest = crossings[-1]
     budget, standing = furthest.budget, standing_of(furthest.budget, furthest.crossed_at)
     page = reverse("admin:inference_budget_change", args=[budget.pk])
@@ -118,7 +123,7 @@ def _mail(crossings: list[BudgetCrossing], now: datetime, address: str, connecti
     ]
     # A name is whatever somebody typed: in a header it is one line.
     subject = " ".join(f"[Bursar] {budget}: {furthest.get_stage_display().lower()}".split())
-    return EmailMessage(subject, "\n".join(lines), None, [address], connection=connection)
+    return EmailMessage(subject, "\n".join(lines), None, [address])
 
 
 def _percent(budget: Budget, stage: int) -> str:

@@ -28,8 +28,9 @@ from inference.seam import AnswersDiffer, Seam
 
 log = structlog.get_logger(__name__)
 
-# An answer that takes four engines with it is not given to a fifth.
-MAX_ATTEMPTS = 4
+# A prompt that takes engines with it is not given to one after the other: so many attempts in all, and so many that
+# brought the answer no further.
+MAX_ATTEMPTS, MAX_WITHOUT_PROGRESS = 8, 4
 WATCH_S = 0.5
 # How long a task may lie in the queue while ready workers exist.
 CLAIM_TIMEOUT_S = 5.0
@@ -149,7 +150,7 @@ class Generation:
         wait_s = min(RESUME_WAIT_S if self._said else RETRY_WAIT_S, self._left_s())
         if attempt.place:
             self._lost.append(Lost.now(attempt.place, attempt.epoch))
-        if len(self.attempts) < self._max_attempts and wait_s > 0:
+        if self._may_try_again() and wait_s > 0:
             places = self._places(lost)
             found = await self._wait(self._dispatcher.fleet.wait_ready(list(places), self._lost, timeout_s=wait_s))
             if self._cancelled.is_set():
@@ -166,6 +167,11 @@ class Generation:
         if lost.code == NOT_CLAIMED:
             raise Refusal("overloaded", "No worker took the request in time.", retry_after_s=5)
         raise _engine_failed()
+
+    def _may_try_again(self) -> bool:
+        latest = self.attempts[-MAX_WITHOUT_PROGRESS:]
+        stands_still = len(latest) == MAX_WITHOUT_PROGRESS and all(attempt.ttft_ms is None for attempt in latest)
+        return len(self.attempts) < self._max_attempts and not stands_still
 
     async def _wait(self, ready: Coroutine[None, None, Heartbeat | None]) -> Heartbeat | None:
         """What `ready` finds; None as soon as the caller cancels."""

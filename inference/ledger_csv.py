@@ -14,7 +14,7 @@ HEAD = (
     *("prompt_tokens", "cached_tokens", "answer_tokens", "transfers"),
 )
 # A cell that begins with one of these is computed by the program that opens it.
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def months_as_csv(rows: Iterable[LedgerMonth]) -> str:

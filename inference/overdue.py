@@ -14,6 +14,7 @@ import msgspec
 import redis
 import structlog
 from django.conf import settings
+from django.db.models.functions import Now
 
 from inference.admission import SETTLE_SCRIPT
 from inference.budget_models import Budget, Transfer
@@ -64,7 +65,7 @@ def _overdue(valkey: redis.Redis, seconds: int) -> list[bytes]:
 def _forget_young_counts(valkey: redis.Redis) -> None:
     """A new budget's count misses what was admitted before the budget was known: its next request counts it again."""
     now = datetime.now(UTC)
-    for budget, period in Budget.objects.filter(created_at__gte=now - YOUNG).values_list("id", "period"):
+    for budget, period in Budget.objects.filter(created_at__gte=Now() - YOUNG).values_list("id", "period"):
         valkey.delete(key_of(budget, cast(Period, period), now))
 
 

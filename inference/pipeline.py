@@ -24,6 +24,7 @@ from inference.admission import Admission, QuotaExceeded
 from inference.attempts import AttemptRun, ending
 from inference.beforehand import Beforehand, CalmCallers
 from inference.budgets import BudgetBook, Stage, demand_of
+from inference.cancellation import Cancellation
 from inference.catalog import Candidate, Catalog
 from inference.crossings import CrossingRecorder
 from inference.dispatch import Dispatcher, Prompt
@@ -44,29 +45,12 @@ log = structlog.get_logger(__name__)
 
 # Pauses before an outcome is tried again: about a minute together, well before it would be reconciled as unknown.
 OUTCOME_RETRIES_S = (0.5, 1, 2, 4, 8, 15, 30)
+FAILOVER_WAIT_S = 3.0
 # Raised by `inference_check_generation`: what the exchange held its money by is not in force any more.
 COUNTED_ANEW = "BR001"
 # No tokenizer runs here: the engine has the last word on what fits. Far more characters than any vocabulary puts
 # into a token are refused at once, before they cost an inspection.
 MAX_CHARS_PER_TOKEN = 8
-
-
-class Cancellation:
-    """The caller's way to end an exchange from outside: usable before, while and after there is a generation."""
-
-    def __init__(self) -> None:
-        self._generation: Generation | None = None
-        self.asked = False
-
-    def cancel(self) -> None:
-        self.asked = True
-        if self._generation is not None:
-            self._generation.cancel()
-
-    def bind(self, generation: Generation) -> None:
-        self._generation = generation
-        if self.asked:
-            generation.cancel()
 
 
 class Pipeline:
@@ -134,7 +118,7 @@ class Pipeline:
     ) -> AsyncIterator[Event]:
         self._crossings.note(exchange, reservation.reached)
         await inspection.result()
-        decision = self._route(exchange, reservation)
+        decision = await self._route(exchange, reservation)
         exchange.used = None  # from here on only the outcome says
         recorded = self._writer.submit(exchange.intent(decision, reservation))  # written while the engine works
         generation = self._generation(exchange, decision)
@@ -171,8 +155,25 @@ class Pipeline:
             return await self._admission.count_again()
         return failure or audit_unavailable()
 
-    def _route(self, exchange: Exchange, reservation: Reservation) -> Decision:
+    async def _route(self, exchange: Exchange, reservation: Reservation) -> Decision:
         """Decide, and count the request as under way. Raises `Refusal`."""
+        try:
+            return self._decide(exchange, reservation)
+        except Refusal as refusal:
+            # An engine that stands by takes over in a moment: that is no reason to send somebody away.
+            if refusal.code != "overloaded" or not await self._comes_back(exchange, _model(exchange, reservation)):
+                raise
+            return self._decide(exchange, reservation)
+
+    async def _comes_back(self, exchange: Exchange, model: str | None) -> bool:
+        """Whether a worker that lives and has lost its engine has one again, waited for."""
+        fleet = self._dispatcher.fleet
+        places = {candidate.deployment for candidate in routing.find_candidates(model, exchange.catalog)}
+        if not any(beat.deployment in places and not beat.engine_ready for beat in fleet.current().workers.values()):
+            return False
+        return await fleet.wait_ready(sorted(places), timeout_s=FAILOVER_WAIT_S) is not None
+
+    def _decide(self, exchange: Exchange, reservation: Reservation) -> Decision:
         facts = structs.replace(
             facts_of(exchange.ask, exchange.caller, (finding.entity for finding in exchange.prompt_findings)),
             model=_model(exchange, reservation),

@@ -37,9 +37,10 @@ def roll_up(now: datetime) -> int:
 
 def _first_day(today: date) -> date | None:
     """The oldest day that is not final; None where there is no transfer at all."""
-    newest = LedgerDay.objects.order_by("-day").values_list("day", flat=True).first()
+    # A row of a day to come, from a clock that was ahead, says nothing of the days before it.
+    newest = LedgerDay.objects.filter(day__lte=today).order_by("-day").values_list("day", flat=True).first()
     if newest is not None:
-        return min(newest, today) - timedelta(days=DAYS_STILL_OPEN)
+        return newest - timedelta(days=DAYS_STILL_OPEN)
     with connection.cursor() as cursor:
         cursor.execute("SELECT min((at AT TIME ZONE 'UTC')::date) FROM inference_transfer")
         oldest = cursor.fetchone()[0]

@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 
 from console.local.ports import free_port
+from gpu_workers.engine_state import ActiveEngine, state_file
 from tests.services import Services
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,6 +64,7 @@ class Stack:
             "BURSAR_ENGINE": "simulated",
             "BURSAR_ENGINE_URL": f"http://127.0.0.1:{self.engine_port}/v1",
             "BURSAR_ENGINE_MODEL": "simulated",
+            "BURSAR_RUN_DIRECTORY": str(self.directory / "run"),
             "BURSAR_ENGINE_API_KEY": secrets.token_urlsafe(16),
             "BURSAR_MODEL_NAME": MODEL,
         }
@@ -128,17 +130,19 @@ class Stack:
                 )
 
     def start_worker(self, name: str, deployment: str, **told: str) -> None:
-        """One more worker, of any deployment; beside the same engine unless it is told of another."""
+        """One more worker, of any deployment; beside the same first engine unless it is told of another."""
         queues = {f"gpu.{self.environment['BURSAR_DEPLOYMENT']}": f"gpu.{deployment}"}
         self.commands[name] = [queues.get(word, word) for word in self.commands["worker"]]
-        self.told[name] = {"BURSAR_DEPLOYMENT": deployment, **told}
+        own = deployment == self.environment["BURSAR_DEPLOYMENT"]
+        supervised = {"BURSAR_ENGINE_SUPERVISED": "1" if own else "0"}
+        self.told[name] = supervised | {"BURSAR_DEPLOYMENT": deployment, **told}
         self.start(name)
 
-    def start_engine(self, name: str, **told: str) -> str:
-        """One more engine; its URL, for a worker's `BURSAR_ENGINE_URL`."""
+    def start_engine(self, name: str, deployment: str, **told: str) -> str:
+        """One more engine, of another deployment; its URL, for a worker's `BURSAR_ENGINE_URL`."""
         url = f"http://127.0.0.1:{free_port()}/v1"
         self.commands[name] = self.commands["engine"]
-        self.told[name] = {"BURSAR_ENGINE_URL": url, **told}
+        self.told[name] = {"BURSAR_ENGINE_URL": url, "BURSAR_DEPLOYMENT": deployment, **told}
         self.start(name)
         return url
 
@@ -175,6 +179,11 @@ class Stack:
 
     def log(self, name: str) -> Path:
         return self.directory / f"{name}.log"
+
+    def active_engine_url(self) -> str:
+        """Where the supervisor says that requests go; empty while no engine is active."""
+        file = state_file(Path(self.environment["BURSAR_RUN_DIRECTORY"]), self.environment["BURSAR_DEPLOYMENT"])
+        return ActiveEngine("", file).current().url.removesuffix("/v1")
 
     def running_at_engine(self) -> int:
         """Requests that the engine itself says it is working on."""

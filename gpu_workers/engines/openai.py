@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ import aiohttp
 import msgspec
 from msgspec import Meta, Struct
 
+from gpu_workers.engine_state import ActiveEngine
 from gpu_workers.engines.base import End, EngineBroken, EngineRefused, Piece
 from gpu_workers.engines.metrics import EngineLoad, parse_load
 from gpu_workers.messages import ChatMessage, FinishReason, GenerateTask, Usage
@@ -18,6 +20,8 @@ from gpu_workers.messages import ChatMessage, FinishReason, GenerateTask, Usage
 CONNECT_TIMEOUT_S = 3.0
 # An engine that accepts and then produces nothing for this long counts as dead.
 SILENCE_TIMEOUT_S = 30.0
+# How long a request waits in the worker for an engine to listen: one that stands by takes over at once.
+FAILOVER_WAIT_S, CONNECT_AGAIN_S = 3.0, 0.05
 MAX_LINE_BYTES = 1_048_576
 MAX_METRICS_BYTES = 1_048_576
 # How long the end of the connection's answer is waited for after the last event.
@@ -51,15 +55,19 @@ class _Chunk(Struct):
     usage: _Usage | None = None
 
 
+class NoEngine(EngineBroken):
+    """The host's supervisor has no engine that may take requests."""
+
+
 _chunks = msgspec.json.Decoder(_Chunk)
 
 
 class OpenAIEngine:
-    """Streams from `{url}/chat/completions`. With `vllm` the extensions of vLLM's server are used."""
+    """Streams from the active engine's `/chat/completions`. With `vllm` the extensions of vLLM's server are used."""
 
     def __init__(
         self,
-        url: str,
+        active: ActiveEngine,
         model: str,
         api_key: str,
         *,
@@ -69,7 +77,7 @@ class OpenAIEngine:
     ) -> None:
         self.simulated = simulated
         self._silence_timeout_s = silence_timeout_s
-        self._url = url
+        self.active = active
         self._model = model
         self._vllm = vllm
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -88,6 +96,13 @@ class OpenAIEngine:
     async def stop(self) -> None:
         if self._session is not None:
             await self._session.close()
+
+    @property
+    def _url(self) -> str:
+        url = self.active.current().url
+        if not url:
+            raise NoEngine("No engine is active.")
+        return url
 
     @property
     def takes_priorities(self) -> bool:
@@ -135,13 +150,8 @@ class OpenAIEngine:
             raise EngineBroken(f"The engine did not answer ({type(error).__name__}).") from None
 
     async def stream(self, task: GenerateTask) -> AsyncIterator[Piece | End]:
-        body = msgspec.json.encode(self._body(task))
-        headers = {"Content-Type": "application/json", "X-Request-Id": task.request_id}
         try:
-            # A redirect would carry the prompt to where nobody configured it to go.
-            async with self.session.post(
-                f"{self._url}/chat/completions", data=body, headers=headers, allow_redirects=False
-            ) as response:
+            async with await self._connected(task) as response:
                 if response.status != 200:
                     raise await _refusal(response)
                 async for item in _read(response):
@@ -151,6 +161,22 @@ class OpenAIEngine:
         except Exception as error:
             # Whatever it is, and without its text: a client library quotes the line that it could not parse.
             raise EngineBroken(f"The engine's answer broke off ({type(error).__name__}).") from None
+
+    async def _connected(self, task: GenerateTask) -> aiohttp.ClientResponse:
+        """The engine's response as it begins. Where none listens, another that becomes active is waited for."""
+        body = msgspec.json.encode(self._body(task))
+        headers = {"Content-Type": "application/json", "X-Request-Id": task.request_id}
+        until_s = time.monotonic() + FAILOVER_WAIT_S
+        while True:
+            try:
+                # A redirect would carry the prompt to where nobody configured it to go.
+                return await self.session.post(
+                    f"{self._url}/chat/completions", data=body, headers=headers, allow_redirects=False
+                )
+            except (aiohttp.ClientConnectorError, NoEngine):
+                if time.monotonic() >= until_s:
+                    raise
+                await asyncio.sleep(CONNECT_AGAIN_S)
 
     def _body(self, task: GenerateTask) -> dict[str, Any]:
         sampling = task.sampling

@@ -12,6 +12,7 @@ import itertools
 import os
 import random
 import re
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -138,6 +139,8 @@ class SimulatedServer:
         self._places = Places(max_running, by_priority=by_priority)
         self._served = itertools.count()
         self._generated = 0
+        self._goes_on = asyncio.Event()
+        self._goes_on.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -156,6 +159,10 @@ class SimulatedServer:
                 await self._complete(receive, send)
             case _:
                 await _respond_json(send, 404, {"error": {"message": "Not Found"}})
+
+    def stick(self) -> None:
+        """Go on answering health checks and taking requests, and make no token more."""
+        self._goes_on.clear()
 
     def _metrics(self) -> str:
         """As vLLM names what it counts."""
@@ -231,6 +238,7 @@ class SimulatedServer:
         rng, wait_s = self._timing.for_request(next(self._served), seed)
         for piece in pieces:
             await asyncio.sleep(wait_s)
+            await self._goes_on.wait()
             self._generated += 1
             yield piece
             wait_s = self._timing.gap_s(rng)
@@ -298,7 +306,16 @@ def main() -> None:
         options.max_running,
         by_priority=options.scheduling_policy == "priority",
     )
-    uvicorn.run(app, host=options.host, port=options.port, log_level="warning", access_log=False, lifespan="off")
+    config = uvicorn.Config(
+        app, host=options.host, port=options.port, log_level="warning", access_log=False, lifespan="off"
+    )
+    asyncio.run(_serve(uvicorn.Server(config), app))
+
+
+async def _serve(server: uvicorn.Server, app: SimulatedServer) -> None:
+    """SIGUSR1 has it stick, as engines do whose computation hangs."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, app.stick)
+    await server.serve()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@
 -- Gives {'admitted', generation, remaining..., stages}; or the limit that refuses and for how many milliseconds; or
 -- the budget that has no room and what is spent of it; or 'rebuild' or 'load' where that is not known; or 'clock' and
 -- by how many milliseconds the caller's is off, which would count its money in another month.
--- Limits go by Valkey's own time. Should that jump back, what was noted before is forgotten, and blocks nobody for hours.
+-- Limits go by Valkey's own time. Should that jump back, what was noted before counts as of now, and blocks nobody for hours.
 local ask = cmsgpack.unpack(ARGV[1])
 local exchange, owner, lease_s, window_ms, clock, tokens, limits, budgets = unpack(ask)
 local now = redis.call('TIME')
@@ -25,18 +25,23 @@ local function keys_of(name)
   return base .. ':requests', base .. ':tokens', base .. ':amounts', base .. ':running'
 end
 
+-- What was noted later than now was noted before the clock jumped back: it is of now, at the latest.
+local function not_after(key, latest)
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, '(' .. latest, '+inf')) do
+    redis.call('ZADD', key, latest, member)
+  end
+end
+
 -- Forget what has left the window; returns how many tokens are still in it.
 local function tokens_in_window(by_time, amounts)
-  local left = {{'-inf', ms - window_ms}, {ms + 1000, '+inf'}}
-  for _, range in ipairs(left) do
-    for _, member in ipairs(redis.call('ZRANGEBYSCORE', by_time, range[1], range[2])) do
-      local amount = redis.call('HGET', amounts, member)
-      if amount then
-        redis.call('HINCRBY', amounts, 'sum', -tonumber(amount))
-        redis.call('HDEL', amounts, member)
-      end
-      redis.call('ZREM', by_time, member)
+  local old = redis.call('ZRANGEBYSCORE', by_time, '-inf', ms - window_ms)
+  for _, member in ipairs(old) do
+    local amount = redis.call('HGET', amounts, member)
+    if amount then
+      redis.call('HINCRBY', amounts, 'sum', -tonumber(amount))
+      redis.call('HDEL', amounts, member)
     end
+    redis.call('ZREM', by_time, member)
   end
   return tonumber(redis.call('HGET', amounts, 'sum') or '0')
 end
@@ -61,14 +66,12 @@ for index, limit in ipairs(limits) do
   local requests_key, tokens_key, amounts_key, running_key = keys_of(name)
   if at_once >= 0 then
     redis.call('ZREMRANGEBYSCORE', running_key, '-inf', seconds)
-    for _, member in ipairs(redis.call('ZRANGEBYSCORE', running_key, seconds + lease_s + 1, '+inf')) do
-      redis.call('ZADD', running_key, seconds + lease_s, member)
-    end
+    not_after(running_key, seconds + lease_s)
     if redis.call('ZCARD', running_key) >= at_once then return {'answers', index, 1000} end
   end
   if max_requests >= 0 then
     redis.call('ZREMRANGEBYSCORE', requests_key, '-inf', ms - window_ms)
-    redis.call('ZREMRANGEBYSCORE', requests_key, ms + 1000, '+inf')
+    not_after(requests_key, ms)
     local used = redis.call('ZCARD', requests_key)
     if used >= max_requests then
       local oldest = redis.call('ZRANGE', requests_key, 0, 0, 'WITHSCORES')
@@ -79,6 +82,7 @@ for index, limit in ipairs(limits) do
     end
   end
   if max_tokens >= 0 then
+    not_after(tokens_key, ms)
     local used = tokens_in_window(tokens_key, amounts_key)
     if used + tokens > max_tokens then
       if tokens > max_tokens then return {'tokens', index, -1} end

@@ -24,7 +24,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         running_services() as services,
         running_stack(services, tmp_path_factory.mktemp("canary"), scheduler=True) as running,
     ):
-        url = running.start_engine("engine2", SIMULATED_TTFT_MS=SLOW_MS)
+        url = running.start_engine("engine2", CANARY, SIMULATED_TTFT_MS=SLOW_MS)
         running.start_worker("worker2", CANARY, BURSAR_ENGINE_URL=url)
         yield running
 

@@ -14,6 +14,7 @@ import pytest
 from console.local import engine_environment, model
 from console.local.engine_choice import Wish, engine_settings
 from console.local.ports import free_port
+from gpu_workers.engine_state import ActiveEngine
 from gpu_workers.engines.base import End, EngineRefused, Piece
 from gpu_workers.engines.openai import OpenAIEngine
 from gpu_workers.messages import ChatMessage, Sampling
@@ -139,7 +140,7 @@ async def test_a_prompt_that_only_the_engine_knows_to_be_too_long_is_refused_by_
 async def test_the_engine_takes_priorities_salts_and_formats(stack: Stack) -> None:
     environment = stack.environment
     engine = OpenAIEngine(
-        environment["BURSAR_ENGINE_URL"],
+        ActiveEngine(environment["BURSAR_ENGINE_URL"]),
         environment["BURSAR_ENGINE_MODEL"],
         environment["BURSAR_ENGINE_API_KEY"],
         vllm=True,

@@ -44,6 +44,7 @@ def worker_log(services: Services, tmp_path_factory: pytest.TempPathFactory) -> 
         "BURSAR_ENGINE": "simulated",
         "BURSAR_ENGINE_URL": f"http://127.0.0.1:{port}/v1",
         "BURSAR_ENGINE_MODEL": "simulated",
+        "BURSAR_ENGINE_SUPERVISED": "0",
     }
     engine = [*("-m", "gpu_workers.engines.simulated", "--port", str(port)), *("--ttft-ms", "20", "--itl-ms", "400")]
     worker = ["-m", "celery", "-A", "gpu_workers.app", "worker", "-P", "threads", "-c", "16", "-Q", QUEUE]

@@ -40,7 +40,7 @@ from inference.catalog import Candidate
 from inference.dispatch import Dispatcher, Prompt
 from inference.errors import Refusal
 from inference.fleet import Fleet
-from inference.generation import MAX_ATTEMPTS, Generation
+from inference.generation import MAX_ATTEMPTS, MAX_WITHOUT_PROGRESS, Generation
 from inference.publishing import list_of
 from inference.replies import ReplyReader
 from tests.inference.routing.scenes import candidate
@@ -157,6 +157,21 @@ async def test_an_answer_whose_engines_all_break_is_given_to_so_many_and_then_re
     assert refused.value.code == "engine_failed"
     assert len(generation.attempts) == MAX_ATTEMPTS
     assert generation.usage == Usage(5, 0, MAX_ATTEMPTS)
+
+
+async def test_a_prompt_that_gets_nowhere_is_refused_sooner(dispatcher: Dispatcher, worker: Worker) -> None:
+    generation = Generation(dispatcher, PLACE, prompt())
+    reading = asyncio.create_task(read(generation))
+    for _ in range(MAX_WITHOUT_PROGRESS):
+        await worker.take(broken())
+        worker.epoch += 1
+        await worker.beat()
+    with pytest.raises(Refusal) as refused:
+        await reading
+
+    assert refused.value.code == "engine_failed"
+    assert len(generation.attempts) == MAX_WITHOUT_PROGRESS
+    assert generation.usage == Usage(5, 0, 0)
 
 
 async def test_an_answer_of_which_only_the_last_frame_is_missing_is_whole(

@@ -15,9 +15,9 @@ from redis.exceptions import RedisError
 from console.chat import protocol
 from console.chat.released import Released, ReleasedEvents
 from inference.answers import Answers
+from inference.cancellation import Cancellation
 from inference.errors import Refusal
 from inference.events import Ask, Caller, Delta, Event, Refused, Started
-from inference.pipeline import Cancellation
 
 log = structlog.get_logger(__name__)
 

@@ -48,11 +48,11 @@ def compose(var: Path, environment: Mapping[str, str]) -> Composition:
     postgres, valkey = Postgres(places, superuser, owner), Valkey(places, secrets["BURSAR_VALKEY_PASSWORD"])
     keys = {name: secrets[name] for name in ("BURSAR_SECRET_KEY", "BURSAR_RECORD_KEY", "BURSAR_SEAL_KEY")}
     stores = {"BURSAR_DATABASE_URL": postgres.url(), "BURSAR_VALKEY_URL": valkey.url()}
-    settings = {**_web_settings(host, port, environment), **stores, **keys, **engine}
+    settings = {**_web_settings(host, port, environment, places.control), **stores, **keys, **engine}
     return Composition(places, postgres, valkey, settings, DEMO_USERS | {name: secrets[name] for name in DEMO_SECRETS})
 
 
-def _web_settings(host: str, port: int, environment: Mapping[str, str]) -> dict[str, str]:
+def _web_settings(host: str, port: int, environment: Mapping[str, str], run_directory: Path) -> dict[str, str]:
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - only compared with
     defaults = {
         "BURSAR_URL": f"http://{f'[{shown}]' if ':' in shown else shown}:{port}",
@@ -65,6 +65,7 @@ def _web_settings(host: str, port: int, environment: Mapping[str, str]) -> dict[
     return {
         "BURSAR_HOST": host,
         "BURSAR_PORT": str(port),
+        "BURSAR_RUN_DIRECTORY": str(run_directory),
         "DJANGO_SETTINGS_MODULE": "console.settings",
         "PATH": f"{ROOT / '.venv' / 'bin'}:{environment.get('PATH', '')}",
         **chosen,

@@ -27,7 +27,7 @@ def convert(weights: Path, target: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(**source, quantization_config=unpacked, dtype="bfloat16")
     end = tokenizer.convert_tokens_to_ids(END_OF_TURN)
     tokens = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": end, "pad_token_id": end}
-    # What its makers sample it with. The engine takes these where a request says nothing; at 1 so small a model rambles.
+    # What its makers sample it with; the engine takes them where a request says nothing. At 1 so small a model rambles.
     model.generation_config = GenerationConfig(do_sample=True, temperature=0.2, top_p=0.9, **tokens)
     model.save_pretrained(target)
     tokenizer.save_pretrained(target)

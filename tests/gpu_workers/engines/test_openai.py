@@ -13,6 +13,7 @@ import uvicorn
 from aiohttp import web
 
 from console.local.ports import free_port
+from gpu_workers.engine_state import ActiveEngine
 from gpu_workers.engines.base import End, EngineBroken, EngineRefused, Piece
 from gpu_workers.engines.openai import OpenAIEngine
 from gpu_workers.engines.simulated import DEFAULT_TEXT, SimulatedServer, Timing, tokenize
@@ -58,7 +59,7 @@ async def hostile(handler: Handler) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def engine_at(url: str, *, api_key: str = "key", vllm: bool = False) -> AsyncIterator[OpenAIEngine]:
-    engine = OpenAIEngine(url, "simulated", api_key, vllm=vllm, simulated=True, silence_timeout_s=0.5)
+    engine = OpenAIEngine(ActiveEngine(url), "simulated", api_key, vllm=vllm, simulated=True, silence_timeout_s=0.5)
     await engine.start()
     try:
         yield engine

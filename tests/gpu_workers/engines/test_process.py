@@ -16,7 +16,7 @@ import pytest
 
 from console.local.ports import free_port
 from gpu_workers.engines import process as supervision
-from gpu_workers.engines.process import EngineProcess, passed_on_environment
+from gpu_workers.engines.process import EngineCommand, EngineProcess, passed_on_environment
 from tests.stack import ROOT, wait_for
 
 PATIENCE_S = 30
@@ -53,7 +53,7 @@ async def until(condition: object, what: str) -> None:
 
 @asynccontextmanager
 async def kept_running(engine: list[str]) -> AsyncIterator[EngineProcess]:
-    process = EngineProcess(engine, passed_on_environment(), f"http://127.0.0.1:{free_port()}/health")
+    process = EngineProcess(EngineCommand(engine, passed_on_environment(), f"http://127.0.0.1:{free_port()}"))
     running = asyncio.create_task(process.run())
     try:
         yield process
@@ -114,7 +114,7 @@ async def test_stopping_leaves_no_process_even_of_an_engine_that_will_not_end(
 
 async def test_stopping_while_it_starts_ends_what_was_started(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    process = EngineProcess(command(pids, 600), passed_on_environment(), "http://127.0.0.1:1/health")
+    process = EngineProcess(EngineCommand(command(pids, 600), passed_on_environment(), "http://127.0.0.1:1"))
     running = asyncio.create_task(process.run())
     await asyncio.sleep(0)  # it has begun to make the process, and has none yet
     await process.stop()

@@ -76,7 +76,7 @@ def test_who_may_not_see_it_does_not_get_it(acme: Organisation) -> None:
     assert "Other" not in page
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1"])
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "\uff1d1+1", "\uff201"])
 def test_no_cell_is_a_formula(text: str) -> None:
     assert safe_cell(text) == f"'{text}"
 

@@ -66,3 +66,28 @@ def test_it_is_the_same_however_often_it_runs_and_takes_up_what_comes_late() -> 
     spend(acme, "5", NOON + timedelta(days=1))
     assert roll_up(NOON + timedelta(days=1)) == 4
     assert by_day() == {"2026-12-15": (Decimal(3), 2), "2026-12-16": (Decimal(5), 1)}
+
+
+def test_a_day_to_come_hides_none_that_is_due() -> None:
+    acme = people.organisation("Acme")
+    spend(acme, "1", NOON)
+    spend(acme, "2", NOON + timedelta(days=1))  # by a clock that was ahead
+    roll_up(NOON + timedelta(days=1))
+    for late in range(4):
+        spend(acme, "4", NOON + timedelta(days=late))
+    LedgerDay.objects.filter(day__gt=NOON.date()).delete()
+    LedgerDay.objects.create(
+        day=NOON.date() + timedelta(days=30),
+        kind="answer",
+        deployment=people.deployment(),
+        external=False,
+        model="m",
+        amount=0,
+        prompt_tokens=0,
+        cached_tokens=0,
+        completion_tokens=0,
+        transfers=0,
+    )
+    roll_up(NOON + timedelta(days=29))
+    assert by_day()["2026-12-18"] == (Decimal(4), 1)
+    assert by_day()["2026-12-16"] == (Decimal(6), 2)
