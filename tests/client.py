@@ -20,6 +20,7 @@ PATIENCE_S = 30.0
 class ChatClient:
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
+        self.patience_s = PATIENCE_S
 
     @classmethod
     @asynccontextmanager
@@ -50,7 +51,7 @@ class ChatClient:
         await self.socket.send(frame)
 
     async def receive(self) -> Event:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(self.patience_s):
             event: Event = json.loads(await self.socket.recv())
         return event
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,6 +30,7 @@ LONG = "Write a very long story about the sea, with many chapters."
 EXACT: dict[str, Any] = {"max_tokens": 24, "temperature": 0}
 # It loads and compiles for about 40 s on two idle cores. A bound on hanging.
 READY_TIMEOUT_S = 240.0
+AT_ONCE = 8
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +167,68 @@ async def test_the_engine_takes_priorities_salts_and_formats(stack: Stack) -> No
         await engine.stop()
 
 
+async def answers_while_the_engine_is_ended(stack: Stack, how: signal.Signals) -> list[list[Event]]:
+    """Eight answers at once, each of which has begun when the active engine gets the signal."""
+    speaking: set[str] = set()
+    answers: dict[str, list[Event]] = {}
+    exact = {"max_tokens": 192, "temperature": 0}
+    async with socket(stack) as client, socket(stack) as other:
+        asking = [client] * 4 + [other] * 4
+        for number, one in enumerate(asking):
+            await one.ask(f"Tell me a long story about the number {number}.", parameters=exact)
+
+        async def listen(one: ChatClient) -> None:
+            one.patience_s, ended = READY_TIMEOUT_S, 0
+            while ended < 4:
+                event = await one.receive()
+                assert event["type"] != "error", event
+                answers.setdefault(event["exchange"], []).append(event)
+                ended += event["type"] == "answer.finished"
+                if event["type"] == "answer.delta":
+                    speaking.add(event["exchange"])
+
+        listening = [asyncio.create_task(listen(one)) for one in (client, other)]
+        await asyncio.to_thread(wait_for, lambda: len(speaking) == AT_ONCE, "all of them have begun")
+        active_engine(stack).send_signal(how)
+        await asyncio.gather(*listening)
+    return list(answers.values())
+
+
+def active_engine(stack: Stack) -> psutil.Process:
+    port = stack.active_engine_url().rpartition(":")[2]
+    family = psutil.Process(stack.processes["engine"].pid).children()
+    return next(engine for engine in family if port in engine.cmdline())
+
+
+def check_they_are_whole(stack: Stack, answers: list[list[Event]]) -> None:
+    with psycopg.connect(stack.environment["BURSAR_DATABASE_URL"]) as connection:
+        for events in answers:
+            assert [event["seq"] for event in events] == list(range(len(events)))
+            usage, text = events[-1]["usage"], text_of(events)
+            assert usage["completion_tokens"] <= 192
+            assert len(text) > 2 * usage["completion_tokens"]
+            sql = "SELECT number, status FROM inference_attempt WHERE exchange_id = %s ORDER BY number"
+            attempts = connection.execute(sql, [events[-1]["exchange"]]).fetchall()
+            assert attempts[-1][1] == "finished"
+            sql = "SELECT prompt_tokens, completion_tokens FROM inference_transfer WHERE exchange_id = %s"
+            booked = connection.execute(sql, [events[-1]["exchange"]]).fetchall()
+            assert booked == [(usage["prompt_tokens"], usage["completion_tokens"])]
+    moved = [events for events in answers if attempts_of(stack, events) > 1]
+    assert moved  # the engine was ended while they were told
+
+
+def attempts_of(stack: Stack, events: list[Event]) -> int:
+    with psycopg.connect(stack.environment["BURSAR_DATABASE_URL"]) as connection:
+        sql = "SELECT count(*) FROM inference_attempt WHERE exchange_id = %s"
+        row = connection.execute(sql, [events[-1]["exchange"]]).fetchone()
+    return int(row[0]) if row else 0
+
+
+async def test_eight_answers_wait_for_the_only_engine_to_start_anew_and_go_on(stack: Stack) -> None:
+    answers = await answers_while_the_engine_is_ended(stack, signal.SIGKILL)
+    check_they_are_whole(stack, answers)
+
+
 async def test_kill_9_of_the_supervisor_leaves_no_process_of_the_engine(stack: Stack) -> None:
     family = psutil.Process(stack.processes["engine"].pid).children(recursive=True)
     assert len(family) > 1  # the server and what computes for it
@@ -172,3 +236,32 @@ async def test_kill_9_of_the_supervisor_leaves_no_process_of_the_engine(stack: S
     await asyncio.to_thread(
         wait_for, lambda: not any(one.is_running() for one in family), "no process of the engine is left"
     )
+
+
+@pytest.fixture(scope="module")
+def standing_by(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Another product with two engines of vLLM, after the first one's is gone: two cores carry no third."""
+    if "engine" in stack.processes:
+        stack.stop("engine")
+    settings = engine_settings(
+        Wish("vllm"), free_port(), "engine-key", engine_environment.PYTHON, model.directory(ROOT / "var")
+    )
+    settings |= {"BURSAR_ENGINE_SHADOW": "1", "BURSAR_ENGINE_SILENT_S": "4"}
+    with running_services() as services:
+        directory = tmp_path_factory.mktemp("standby")
+        with running_stack(services, directory, ready_timeout_s=2 * READY_TIMEOUT_S, **settings) as running:
+            yield running
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+async def test_eight_answers_go_on_with_the_engine_that_stood_by(standing_by: Stack, how: signal.Signals) -> None:
+    stack = standing_by
+
+    def both_ready() -> bool:
+        return stack.log("engine").read_text().count("engine_ready") >= (2 if how is signal.SIGKILL else 3)
+
+    await asyncio.to_thread(wait_for, both_ready, "an engine stands by", 2 * READY_TIMEOUT_S)
+    before = stack.active_engine_url()
+    answers = await answers_while_the_engine_is_ended(stack, how)
+    check_they_are_whole(stack, answers)
+    assert stack.active_engine_url() not in ("", before)
