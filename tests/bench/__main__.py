@@ -20,7 +20,7 @@ import psutil
 import psycopg
 import uvloop
 
-from tests.bench import routing
+from tests.bench import failover, routing
 from tests.bench.load import TOKENS, Direct, Sockets, Timing, run
 from tests.bench.steps import measure_steps
 from tests.client import ChatClient
@@ -156,6 +156,9 @@ def lift_limits(stack: Stack) -> None:
 def main() -> None:
     if sys.argv[1:2] == ["routing"]:
         routing.main(sys.argv[2:])
+        return
+    if sys.argv[1:2] == ["failover"]:
+        failover.main()
         return
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=float, default=50)
