@@ -11,10 +11,10 @@ from concurrent.futures import Future
 
 import structlog
 import uvloop
-from redis.asyncio import BlockingConnectionPool, Redis
 from redis.exceptions import RedisError
 
 from gpu_workers.attempts import Attempts
+from gpu_workers.connecting import connect
 from gpu_workers.engine_state import ActiveEngine, state_file
 from gpu_workers.engines.openai import OpenAIEngine
 from gpu_workers.messages import (
@@ -48,14 +48,6 @@ def build_engine(settings: WorkerSettings) -> OpenAIEngine:
         vllm=settings.engine != "openai",
         simulated=settings.engine == "simulated",
     )
-
-
-def connect(url: str) -> Redis:
-    """A client whose pool makes callers wait when it is used up, where the plain pool raises."""
-    pool = BlockingConnectionPool.from_url(
-        url, max_connections=64, timeout=10, socket_timeout=5, socket_connect_timeout=3
-    )
-    return Redis(connection_pool=pool)
 
 
 class Runner:

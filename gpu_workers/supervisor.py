@@ -8,6 +8,8 @@ import socket
 import sys
 from urllib.parse import urlsplit
 
+from gpu_workers.connecting import connect
+from gpu_workers.engine_events import EventSender
 from gpu_workers.engine_state import state_file
 from gpu_workers.engines.process import EngineCommand, passed_on_environment
 from gpu_workers.engines.slots import Patience, Slots
@@ -53,14 +55,17 @@ async def supervise(settings: WorkerSettings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    valkey = connect(settings.valkey_url)
     slots = Slots(
         engines,
         directory / f"{settings.deployment}.engine.lock",
         state_file(directory, settings.deployment),
         Patience(settings.silent_s, settings.stuck_s, settings.drain_s),
         sleeps=settings.shadow_sleeps,
+        events=EventSender(valkey, settings.seal_key, settings.deployment, socket.gethostname()),
     )
     await slots.run(stop)
+    await valkey.aclose()
 
 
 def main() -> int:

@@ -15,11 +15,16 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.utils.formats import localize
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 from unfold.decorators import action
 from unfold.enums import ActionVariant
 from unfold.widgets import INPUT_CLASSES
 
-from compliance.access import ModelAdmin, RecordInline, TabularInline
+from compliance.access import ModelAdmin, RecordAdmin, RecordInline, TabularInline, sees_everything
+from gpu_workers.messages import Heartbeat
+from inference.engine_events import replicas_of
+from inference.engine_models import EngineEvent
 from inference.four_eyes import SecondPersonNeeded
 from inference.lifecycle import actions
 from inference.lifecycle.canary_policy import CanaryPolicy
@@ -232,11 +237,18 @@ class DeploymentAdmin(ModelAdmin):
     )
 
     def get_fields(self, request: HttpRequest, obj: Model | None = None) -> tuple[str, ...]:
-        return self.given_fields if obj is None else (*self.given_fields, "external", "celery_queue", "created_at")
+        return (
+            self.given_fields
+            if obj is None
+            else (
+                *self.given_fields,
+                *("external", "celery_queue", "replicas", "created_at"),
+            )
+        )
 
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> tuple[str, ...]:
         # The slug names a queue that workers listen to: another slug is another deployment.
-        return () if obj is None else ("slug", "external", "celery_queue", "created_at")
+        return () if obj is None else ("slug", "external", "celery_queue", "replicas", "created_at")
 
     @admin.display(description="External", boolean=True)
     def external(self, row: Deployment) -> bool:
@@ -245,3 +257,38 @@ class DeploymentAdmin(ModelAdmin):
     @admin.display(description="Celery queue", ordering="slug")
     def celery_queue(self, row: Deployment) -> str:
         return row.queue
+
+    @admin.display(description="Replicas now")
+    def replicas(self, row: Deployment) -> str:
+        """The workers that show life, found by their heartbeats alone."""
+        beats = replicas_of(row.slug)
+        if beats is None:
+            return "The broker does not answer."
+        lines = [_about(beat) for beat in beats] or ["None: no worker of this deployment shows life."]
+        return format_html_join(mark_safe("<br>"), "{}", ((line,) for line in lines))
+
+
+def _about(beat: Heartbeat) -> str:
+    state = "ready" if beat.engine_ready else (beat.fault or "its engine is not ready")
+    told = [f"{beat.running} of {beat.capacity} answers", f"{beat.waiting} waiting in the engine"]
+    told += [] if beat.kv_use is None else [f"{beat.kv_use:.0%} of the context memory"]
+    return f"{beat.worker}: {state}, {', '.join(told)}, start {beat.epoch} of its engine"
+
+
+@admin.register(EngineEvent)
+class EngineEventAdmin(RecordAdmin):
+    """What supervisors told of their engines. The operator's: an engine's words may hold anything."""
+
+    list_display = ["at", "deployment", "host", "engine", "kind", "exit_code"]
+    list_filter = ["kind", "deployment"]
+    date_hierarchy = "at"
+    fields = ["at", "deployment", "host", "engine", "kind", "exit_code", "shown_lines"]
+    readonly_fields = ["shown_lines"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[EngineEvent]:
+        rows = EngineEvent.objects.all()
+        return rows if sees_everything(request.user) else rows.none()
+
+    @admin.display(description="Its last lines")
+    def shown_lines(self, row: EngineEvent) -> SafeString:
+        return format_html('<pre class="facts">{}</pre>', row.lines or "none")

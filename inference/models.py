@@ -289,6 +289,7 @@ class BudgetState(models.Model):
 
 
 from inference.budget_models import Budget, BudgetCrossing, LedgerDay, LedgerMonth, Limit, Transfer  # noqa: E402, F401
+from inference.engine_models import EngineEvent  # noqa: E402, F401
 from inference.evaluation.models import EvaluationSet  # noqa: E402, F401
 from inference.exchange_models import Attempt, Exchange  # noqa: E402, F401
 from inference.lifecycle.canary_policy import CanaryPolicy  # noqa: E402, F401

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from celery import shared_task
 
-from inference import crossing_mails, engine_hours, overdue, reconcile, rollups
+from inference import crossing_mails, engine_events, engine_hours, overdue, reconcile, rollups
 from inference.evaluation import actions as evaluation
 from inference.lifecycle import canary, effect
 
@@ -30,6 +30,11 @@ def roll_up() -> int:
 @shared_task(name="inference.apply_due_steps")
 def apply_due_steps() -> int:
     return effect.apply_due_steps()
+
+
+@shared_task(name="inference.collect_engine_events")
+def collect_engine_events() -> int:
+    return engine_events.collect_engine_events()
 
 
 @shared_task(name="inference.send_crossing_mails")

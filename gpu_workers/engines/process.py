@@ -45,8 +45,8 @@ class EngineProcess:
     until the engine and this process have both let go of it, whichever way they end.
     """
 
-    def __init__(self, engine: EngineCommand, lock: Path | None = None, on_exit: Callable[[], None] | None = None):
-        """`on_exit` is called when the engine has ended, and nothing of it is left."""
+    def __init__(self, engine: EngineCommand, lock: Path | None = None, on_exit: Callable[[int], None] | None = None):
+        """`on_exit` is called with the exit code when the engine has ended, and nothing of it is left."""
         self.engine = engine
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self.starts = 0
@@ -71,7 +71,7 @@ class EngineProcess:
             started = loop.time()
             code = await self._run_once()
             if self._on_exit is not None:
-                self._on_exit()
+                self._on_exit(code)
             if self._stopping.is_set():
                 return
             if self.was_ready or loop.time() - started > STEADY_AFTER_S:

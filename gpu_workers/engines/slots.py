@@ -10,11 +10,13 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import aiohttp
 import structlog
 
+from gpu_workers.engine_events import EventSender, Kind
 from gpu_workers.engine_state import EngineState, write_state
 from gpu_workers.engines.process import EngineCommand, EngineProcess
 from gpu_workers.engines.watching import Watch
@@ -45,14 +47,25 @@ class Slots:
         patience: Patience,
         *,
         sleeps: bool = False,
+        events: EventSender | None = None,
     ) -> None:
         self._state_file = state
         self._patience = patience
         self._sleeps = sleeps
         self._changed = asyncio.Event()
-        self._processes = [EngineProcess(engine, lock, self._on_exit) for engine in engines]
+        self._events = events
+        self._telling: set[asyncio.Task[None]] = set()
+        self._processes = [
+            EngineProcess(engine, lock, partial(self._on_exit, number)) for number, engine in enumerate(engines)
+        ]
         self._watches = [
-            Watch(process, silent_s=patience.silent_s, stuck_s=patience.stuck_s) for process in self._processes
+            Watch(
+                process,
+                silent_s=patience.silent_s,
+                stuck_s=patience.stuck_s,
+                tell=partial(self._tell_platform, number),
+            )
+            for number, process in enumerate(self._processes)
         ]
         self._active: int | None = None
         self._asleep: dict[int, int] = {}
@@ -71,17 +84,25 @@ class Slots:
         await asyncio.gather(*running)
         for task in (*tasks, choosing):
             task.cancel()
-        await asyncio.gather(*tasks, choosing, return_exceptions=True)
+        await asyncio.gather(*tasks, choosing, *self._telling, return_exceptions=True)
 
-    def _on_exit(self) -> None:
+    def _on_exit(self, number: int, code: int) -> None:
         """Called by a process whose engine is gone; the lock that it held is free."""
-        for number, process in enumerate(self._processes):
-            if process.pid is None:
-                self._watches[number].forget()
-                if self._active == number:
-                    self._active = None
-                    self._tell("")
+        self._watches[number].forget()
+        if self._active == number:
+            self._active = None
+            self._tell("")
         self._changed.set()
+        self._tell_platform(number, "exited", code)
+
+    def _tell_platform(self, number: int, kind: Kind, exit_code: int | None = None) -> None:
+        if self._events is None:
+            return
+        process = self._processes[number]
+        lines = tuple(process.last_lines) if kind == "exited" else ()
+        task = asyncio.create_task(self._events.send(process.engine.url, kind, exit_code=exit_code, lines=lines))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
 
     async def _choose(self) -> None:
         """Whenever no engine is active, make the first that is ready so; put the others to sleep."""
@@ -106,6 +127,7 @@ class Slots:
         self._epoch += 1
         log.info("engine_active", url=process.engine.url, epoch=self._epoch)
         self._tell(process.engine.url)
+        self._tell_platform(number, "active")
 
     async def _put_to_sleep(self, number: int) -> None:
         process = self._processes[number]

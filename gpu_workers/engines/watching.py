@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import aiohttp
 import structlog
 
+from gpu_workers.engine_events import Kind
 from gpu_workers.engines.metrics import EngineLoad, parse_load
 from gpu_workers.engines.process import EngineProcess
 
@@ -21,8 +23,14 @@ MAX_PAGE_BYTES = 1_048_576
 class Watch:
     """Looks at one engine process, start after start, and kills one that stands still."""
 
-    def __init__(self, process: EngineProcess, *, silent_s: float, stuck_s: float) -> None:
-        """An engine that answers nothing for `silent_s`, or makes no token of what it has for `stuck_s`, is dead."""
+    def __init__(
+        self, process: EngineProcess, *, silent_s: float, stuck_s: float, tell: Callable[[Kind], None] | None = None
+    ) -> None:
+        """An engine that answers nothing for `silent_s`, or makes no token of what it has for `stuck_s`, is dead.
+
+        `tell` hears that it is ready, silent or stuck.
+        """
+        self._tell = tell or (lambda kind: None)
         self.ready = asyncio.Event()
         self.load = EngineLoad()
         self._process = process
@@ -62,15 +70,17 @@ class Watch:
             log.info("engine_ready", pid=self._process.pid, url=self._process.engine.url)
             self._process.was_ready = True
             self.ready.set()
+            self._tell("ready")
         before, self.load = self.load, load
         if not load.running or (load.generated, load.read) != (before.generated, before.read):
             self._moved_at = at_s
         elif at_s - self._moved_at > self._stuck_s:
             self._end("stuck", self._stuck_s)
 
-    def _end(self, how: str, after_s: float) -> None:
+    def _end(self, how: Kind, after_s: float) -> None:
         log.error("engine_stalled", how=how, after_s=after_s, pid=self._process.pid)
         self.forget()
+        self._tell(how)
         self._process.kill()
 
 

@@ -16,9 +16,9 @@ from django.conf import settings
 from redis.asyncio import Redis
 
 from gpu_workers import settings as worker_settings
+from gpu_workers.connecting import connect
 from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import HEARTBEAT_TTL_MS, ChatMessage, Sampling, owner_key
-from gpu_workers.runner import connect
 from gpu_workers.sealing import fingerprint
 from gpu_workers.transport import configure_transport
 from inference.catalog import Candidate

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from compliance.audit.models import Entry, EntryKind
 from gpu_workers import settings as worker_settings
-from gpu_workers.runner import connect
+from gpu_workers.connecting import connect
 from gpu_workers.sealing import fingerprint
 from inference.catalog import Catalog
 from inference.fleet import Fleet, FleetState

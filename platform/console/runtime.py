@@ -26,8 +26,8 @@ from console.chat.live import LiveAnswers
 from console.chat.released import ReleasedEvents
 from console.chat.sockets import OpenSockets
 from gpu_workers import settings as worker_settings
+from gpu_workers.connecting import connect
 from gpu_workers.messages import HEARTBEAT_TTL_MS, owner_key
-from gpu_workers.runner import connect
 from gpu_workers.sealing import fingerprint
 from gpu_workers.transport import configure_transport
 from inference.admission import RESERVE_SCRIPT, Admission

@@ -9,9 +9,9 @@ from decimal import Decimal
 import psutil
 from psycopg_pool import AsyncConnectionPool
 
+from gpu_workers.connecting import connect
 from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import ChatMessage, Sampling, Usage
-from gpu_workers.runner import connect
 from gpu_workers.sealing import fingerprint
 from inference import metering, routing
 from inference.admission import RESERVE_SCRIPT, Admission

@@ -29,7 +29,7 @@ FOR_ROLES = [
     "Entries",
 ]
 FOR_SUPERUSERS = [
-    *(*FOR_ROLES[:10], "Evaluation sets", "Evaluation runs", "Routing rules"),
+    *(*FOR_ROLES[:10], "Engine events", "Evaluation sets", "Evaluation runs", "Routing rules"),
     *(*FOR_ROLES[11:], "Change history", "Periodic tasks"),
 ]
 STOCK = "Solar|Clocked|Crontabs|Intervals|Log entries|Groups|Accounts|Audit log|Inference"

@@ -137,3 +137,14 @@ def assert_books_are_exact(stack: Stack) -> None:
     assert all(booked[exchange] == 1 for exchange, _, _ in asked)
     assert rows("SELECT sum(amount) FROM inference_posting") == [(0,)]
     assert rows("SELECT count(*) FROM inference_attempt WHERE number > 1")[0][0] >= KILLS
+
+
+async def test_what_happened_to_the_engines_is_told_with_their_end(stack: Stack) -> None:
+    collect = "from inference.engine_events import collect_engine_events; collect_engine_events()"
+    done = await asyncio.to_thread(stack.manage, "shell", "-v0", "-c", collect)
+    assert done.returncode == 0, done.stderr
+    with psycopg.connect(stack.environment["BURSAR_DATABASE_URL"]) as connection:
+        kinds = {row[0] for row in connection.execute("SELECT DISTINCT kind FROM inference_engineevent").fetchall()}
+        codes = connection.execute("SELECT DISTINCT exit_code FROM inference_engineevent WHERE kind = 'exited'")
+        assert kinds == {"ready", "active", "exited", "silent", "stuck"}
+        assert (-9,) in codes.fetchall()

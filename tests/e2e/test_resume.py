@@ -9,9 +9,9 @@ import httpx
 import psycopg
 
 from console.chat.released import Released, ReleasedEvents
+from gpu_workers.connecting import connect as connect_to_valkey
 from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import owner_key
-from gpu_workers.runner import connect as connect_to_valkey
 from tests.client import ChatClient, text_of
 from tests.e2e.people import Browser
 from tests.stack import Stack, wait_for

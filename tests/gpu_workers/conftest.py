@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio import Redis
 
-from gpu_workers.runner import connect
+from gpu_workers.connecting import connect
 from tests.services import Services
 
 

@@ -12,7 +12,7 @@ from django.db import connection
 from pytest_django import DjangoDbBlocker
 from redis.asyncio import Redis
 
-from gpu_workers.runner import connect
+from gpu_workers.connecting import connect
 from tests.services import Services
 
 

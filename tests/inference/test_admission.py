@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 from redis.asyncio import Redis
 
+from gpu_workers.connecting import connect
 from gpu_workers.identifiers import uuid7
-from gpu_workers.runner import connect
 from inference import admission as admissions
 from inference.admission import RESERVE_SCRIPT, Admission
 from inference.budgets import Demand

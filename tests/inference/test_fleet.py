@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio import Redis
 
+from gpu_workers.connecting import connect
 from gpu_workers.messages import WORKERS_KEY, Heartbeat, encode, worker_key
-from gpu_workers.runner import connect
 from gpu_workers.sealing import fingerprint
 from inference.fleet import Fleet, FleetState, Lost
 from tests.services import Services

@@ -15,6 +15,7 @@ import pytest
 from celery import Celery
 from redis.asyncio import Redis
 
+from gpu_workers.connecting import connect
 from gpu_workers.messages import (
     WORKERS_KEY,
     ChatMessage,
@@ -33,7 +34,6 @@ from gpu_workers.messages import (
     worker_key,
 )
 from gpu_workers.replies import ReplyChannel, ReplyWriter
-from gpu_workers.runner import connect
 from gpu_workers.sealing import Sealer, fingerprint, task_place
 from gpu_workers.transport import configure_transport, own_queue
 from inference.catalog import Candidate

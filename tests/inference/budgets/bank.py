@@ -14,9 +14,9 @@ from psycopg_pool import AsyncConnectionPool
 from redis.asyncio import Redis
 
 from compliance.audit.writer import GroupWriter, Statement
+from gpu_workers.connecting import connect
 from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import Usage
-from gpu_workers.runner import connect
 from inference import metering
 from inference.admission import RESERVE_SCRIPT, Admission
 from inference.budgets import NANO, BudgetBook, Demand, nano

@@ -1,0 +1,95 @@
+"""What supervisors tell of their engines is written down once, shown to the operator, and readable to nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import redis
+from django.test import Client
+
+from console.accounts.models import Role
+from gpu_workers.connecting import connect
+from gpu_workers.engine_events import STREAM, EventSender, Kind
+from gpu_workers.messages import WORKERS_KEY, Heartbeat, encode, worker_key
+from gpu_workers.settings import seal_key
+from inference.engine_events import collect_engine_events
+from inference.engine_models import EngineEvent
+from inference.models import Deployment
+from tests.console import people
+from tests.services import Services
+
+pytestmark = pytest.mark.django_db
+LINES = ("loading weights", "CUDA out of memory \x00 <b>")
+
+
+@pytest.fixture
+def valkey_url(services: Services, settings: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    url = services.valkey.url(database=12)
+    monkeypatch.setenv("BURSAR_SEAL_KEY", "5e" * 32)
+    settings.VALKEY_URL = url
+    with redis.Redis.from_url(url) as valkey:
+        valkey.flushdb()
+    return url
+
+
+def tell(url: str, kind: Kind, *, key: bytes | None = None, **more: Any) -> None:
+    async def send() -> None:
+        valkey = connect(url)
+        await EventSender(valkey, key or seal_key(), "d", "host-1").send("http://127.0.0.1:1", kind, **more)
+        await valkey.aclose()
+
+    asyncio.run(send())
+
+
+def test_an_event_is_written_down_once_with_the_engines_last_words(valkey_url: str) -> None:
+    tell(valkey_url, "ready")
+    tell(valkey_url, "exited", exit_code=-9, lines=LINES)
+    assert collect_engine_events() == 2
+    assert collect_engine_events() == 0
+
+    exited = EngineEvent.objects.get(kind="exited")
+    assert (exited.deployment, exited.host, exited.exit_code) == ("d", "host-1", -9)
+    assert exited.lines == "loading weights\nCUDA out of memory  <b>"
+    with redis.Redis.from_url(valkey_url) as valkey:
+        assert valkey.xlen(STREAM) == 0
+
+
+def test_nothing_lies_in_clear_and_what_another_key_sealed_is_passed_over(valkey_url: str) -> None:
+    tell(valkey_url, "exited", key=b"k" * 32, lines=LINES)
+    tell(valkey_url, "active")
+    with redis.Redis.from_url(valkey_url) as valkey:
+        assert b"weights" not in repr(valkey.xrange(STREAM)).encode()
+    assert collect_engine_events() == 1
+    assert EngineEvent.objects.get().kind == "active"
+
+
+def test_the_operator_reads_them_and_others_do_not(valkey_url: str) -> None:
+    tell(valkey_url, "exited", exit_code=1, lines=LINES)
+    collect_engine_events()
+    acme = people.organisation("Acme")
+    page = f"/admin/inference/engineevent/{EngineEvent.objects.get().pk}/change/"
+    client = Client()
+    client.force_login(people.superuser(acme))
+    assert "CUDA out of memory  &lt;b&gt;" in client.get(page).content.decode()
+    client.force_login(people.member(acme, Role.ADMINISTRATOR))
+    assert client.get(page).status_code == 403
+
+
+def test_a_deployments_page_shows_the_replicas_that_show_life(valkey_url: str) -> None:
+    deployment: Deployment = people.deployment()
+    with redis.Redis.from_url(valkey_url) as valkey:
+        alive = Heartbeat("host-1-7", deployment.slug, "vllm", True, False, 3, 256, "", waiting=2, kv_use=0.25, epoch=4)
+        other = Heartbeat("host-2-8", f"other-{uuid4()}", "vllm", True, False, 0, 1, "")
+        for beat in (alive, other):
+            valkey.set(worker_key(beat.worker), encode(beat))
+            valkey.sadd(WORKERS_KEY, beat.worker)
+        valkey.set(worker_key("broken"), b"\xc1")
+        valkey.sadd(WORKERS_KEY, "broken", "gone")
+    client = Client()
+    client.force_login(people.superuser(people.organisation("Acme")))
+    page = client.get(f"/admin/inference/deployment/{deployment.pk}/change/").content.decode()
+    assert "host-1-7: ready, 3 of 256 answers, 2 waiting in the engine, 25% of the context memory, start 4" in page
+    assert "host-2-8" not in page
