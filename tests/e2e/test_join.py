@@ -197,3 +197,12 @@ def test_a_mistyped_command_line_is_refused_without_its_secrets() -> None:
     assert "--tokn" in said
     assert token not in said
     assert "hidden" not in said
+
+
+def test_make_join_passes_everything_on() -> None:
+    known = {name: value for name, value in os.environ.items() if not name.startswith((*OURS_ALONE, "PYTHON"))}
+    words = ["make", "join", "ENGINE=simulated", "ARGS=--token-file -"]
+    done = subprocess.run(
+        words, cwd=ROOT, env=known, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert "join: this is not a worker token" in done.stderr
