@@ -9,6 +9,13 @@ LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --no
 run:
 	@exec $(INSTALL) run -- -m console.local.run
 
+# Make this machine a GPU host: make join ARGS="--broker rediss://… --token-file token --model-path /models/x"
+# [ENGINE=vllm|simulated] [ENGINE_URL=http://host:port/v1] as for make run: what is installed depends on it.
+.PHONY: join
+join: ENGINE_FLAGS = $(if $(ENGINE_URL),--engine openai --engine-url $(ENGINE_URL),$(if $(ENGINE),--engine $(ENGINE)))
+join:
+	@exec $(INSTALL) join -- -m gpu_workers.join $(ENGINE_FLAGS) $(ARGS)
+
 # make test [ARGS="-k name"]
 .PHONY: test
 test:

@@ -21,7 +21,7 @@ def worker_key(worker: str) -> str:
 
 
 def owner_key(owner: str) -> str:
-    """Where a web process's own sign of life lies."""
+    """Where a web process's own sign of life lies: the fingerprint of its seal key."""
     return f"bursar:web:{owner}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from redis.asyncio import Redis
@@ -26,3 +27,9 @@ async def set_members(valkey: Redis, key: str) -> list[str]:
     """The members of a set of names, sorted. Raises `RedisError`."""
     members: Any = await valkey.smembers(key)
     return sorted(member.decode() for member in members)
+
+
+async def present_values(valkey: Redis, keys: Sequence[str | bytes]) -> list[bytes]:
+    """The values of those keys that are there. Raises `RedisError`."""
+    values: Any = await valkey.mget(list(keys)) if keys else []
+    return [value for value in values if value is not None]

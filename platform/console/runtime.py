@@ -73,7 +73,8 @@ class Runtime:
             settings.DATABASE_URL, min_size=1, max_size=8, open=False, timeout=3.0, kwargs={"autocommit": True}
         )
         self.keyring = Keyring()
-        self.fleet = Fleet(self.valkey, fingerprint(seal_key))
+        self._seal = fingerprint(seal_key)
+        self.fleet = Fleet(self.valkey, self._seal)
         self.inspector = InspectionLanes()
         self.writer = GroupWriter(settings.DATABASE_URL)
         self.replies = ReplyReader(self.valkey, self.owner)
@@ -149,10 +150,13 @@ class Runtime:
         self.pipeline.catalog = await load_catalog(pool, version)
 
     async def _show_life(self) -> None:
-        """Workers give up the attempts of a process that shows no life, and reconciliation closes its exchanges."""
+        """Workers give up the attempts of a process that shows no life, and reconciliation closes its exchanges.
+
+        What it shows is its seal key's fingerprint: a host that joins compares it with its own.
+        """
         while True:
             try:
-                await self.valkey.set(owner_key(self.owner), b"1", px=HEARTBEAT_TTL_MS)
+                await self.valkey.set(owner_key(self.owner), self._seal, px=HEARTBEAT_TTL_MS)
             except (RedisError, OSError):
                 log.warning("life_not_shown")
             await asyncio.sleep(1.0)

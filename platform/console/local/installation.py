@@ -54,7 +54,7 @@ def explain(failure: OSError) -> str:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="install.py")
-    parser.add_argument("purpose", choices=["run", "test", "lint"])
+    parser.add_argument("purpose", choices=["run", "join", "test", "lint"])
     parser.add_argument("program", nargs="*")
     return parser.parse_args(arguments)
 
@@ -76,9 +76,13 @@ def _check_wish() -> None:
 
 def _install(options: argparse.Namespace, var: Path) -> None:
     wants_tests = options.purpose in ("test", "lint")
-    wants_engine = options.purpose == "test" or (options.purpose == "run" and read_wish(os.environ).needs_vllm)
+    wants_engine = options.purpose == "test" or (
+        options.purpose in ("run", "join") and read_wish(os.environ).needs_vllm
+    )
+    wants_model = wants_engine and options.purpose != "join"  # a host that joins brings the weights it is for
     steps = [environments.PLATFORM.is_complete, environments.TESTS.is_complete if wants_tests else None]
-    steps += [engine_environment.is_complete, lambda: model.is_prepared(var)] if wants_engine else []
+    steps += [engine_environment.is_complete] if wants_engine else []
+    steps += [lambda: model.is_prepared(var)] if wants_model else []
     steps += [browser.is_present] if options.purpose == "test" else []
     if all(step() for step in steps if step):
         return
@@ -91,6 +95,7 @@ def _install(options: argparse.Namespace, var: Path) -> None:
             environments.TESTS.ensure(workspace)
         if wants_engine:
             engine_environment.ensure(workspace)
+        if wants_model:
             model.ensure(var, workspace)
         if options.purpose == "test":
             browser.ensure(workspace)
