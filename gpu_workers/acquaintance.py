@@ -9,8 +9,8 @@ import msgspec
 from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
+from gpu_workers.connecting import connect
 from gpu_workers.messages import WORKERS_KEY, decode_heartbeat, owner_key, worker_key
-from gpu_workers.runner import connect
 from gpu_workers.sealing import fingerprint
 from gpu_workers.streams import present_values, set_members
 

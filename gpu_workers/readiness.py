@@ -15,8 +15,8 @@ import msgspec
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from gpu_workers.connecting import connect
 from gpu_workers.messages import WORKERS_KEY, Heartbeat, decode_heartbeat, worker_key
-from gpu_workers.runner import connect
 from gpu_workers.streams import present_values, set_members
 
 

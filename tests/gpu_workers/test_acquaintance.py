@@ -10,8 +10,8 @@ from kombu import Connection
 from redis.asyncio import Redis
 
 from gpu_workers.acquaintance import JoinRefused, meet_platform, with_verified_certificate
+from gpu_workers.connecting import connect
 from gpu_workers.messages import WORKERS_KEY, Heartbeat, encode, owner_key, worker_key
-from gpu_workers.runner import connect
 from gpu_workers.sealing import fingerprint
 from tests.services import Services
 

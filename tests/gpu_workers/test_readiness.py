@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.asyncio import Redis
 
+from gpu_workers.connecting import connect
 from gpu_workers.messages import WORKERS_KEY, Heartbeat, encode, worker_key
 from gpu_workers.readiness import state_of
-from gpu_workers.runner import connect
 from tests.services import Services
 
 DATABASE = 10
