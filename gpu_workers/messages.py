@@ -109,7 +109,8 @@ class Heartbeat(Struct, frozen=True):
 
     `waiting` are requests that the engine has queued; `kv_use` and `prefix_hits` (of prompt tokens) are shares from
     0 to 1, None where the engine does not tell. `epoch` counts the starts of the engine that the worker has seen.
-    `fault` says why an engine that answers is not counted on.
+    `fault` says why an engine that answers is not counted on. `tokens_per_s` are those generated since the heartbeat
+    before.
     """
 
     worker: str
@@ -125,6 +126,9 @@ class Heartbeat(Struct, frozen=True):
     prefix_hits: float | None = None
     epoch: int = 0
     fault: str = ""
+    tokens_per_s: float = 0.0
+    engine_version: str = ""
+    zone: str = ""
 
 
 _frames: msgpack.Decoder[Frame] = msgpack.Decoder(Frame)

@@ -62,6 +62,8 @@ class Runner:
         self._missed: dict[str, int] = {}
         self._was_ready = False
         self._active_epoch = 0
+        self._engine_version = ""
+        self._generated = (0, time.monotonic())
         self._asserting: asyncio.Task[None] | None = None
         self._asserted = False
         self._fault = ""
@@ -138,6 +140,7 @@ class Runner:
         ready = answers and self._asserted
         if ready and not (self._was_ready and active.epoch == self._active_epoch):
             self.attempts.epoch += 1
+            self._engine_version = await self._engine.version()
         self._was_ready, self._active_epoch = ready, active.epoch
         beat = Heartbeat(
             worker=settings.worker,
@@ -153,11 +156,20 @@ class Runner:
             prefix_hits=load.prefix_hits,
             epoch=self.attempts.epoch,
             fault=self._fault,
+            tokens_per_s=self._rate(load.generated),
+            engine_version=self._engine_version,
+            zone=settings.zone,
         )
         async with self._valkey.pipeline(transaction=False) as pipe:
             pipe.set(worker_key(settings.worker), encode(beat), px=HEARTBEAT_TTL_MS)
             pipe.sadd(WORKERS_KEY, settings.worker)
             await pipe.execute()
+
+    def _rate(self, generated: int) -> float:
+        """Tokens a second since the last look; an engine that has started anew begins at nothing."""
+        before, self._generated = self._generated, (generated, time.monotonic())
+        seconds = self._generated[1] - before[1]
+        return round(max(generated - before[0], 0) / seconds, 1) if seconds > 0 else 0.0
 
     async def _assert_priority(self) -> None:
         """An engine that takes requests as they come would let batch delay people: it is not counted on."""

@@ -45,6 +45,7 @@ class WorkerSettings:
     silent_s: float
     stuck_s: float
     drain_s: float
+    zone: str
 
 
 def _required(name: str) -> str:
@@ -128,6 +129,7 @@ def load() -> WorkerSettings:
         devices=os.environ.get("BURSAR_ENGINE_DEVICES", ""),
         silent_s=_whole_number("BURSAR_ENGINE_SILENT_S", 10, at_least=1),
         stuck_s=_whole_number("BURSAR_ENGINE_STUCK_S", 60, at_least=1),
+        zone=os.environ.get("BURSAR_ZONE", "")[:40],
         drain_s=_whole_number("BURSAR_ENGINE_DRAIN_S", 5),
     )
 

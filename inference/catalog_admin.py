@@ -271,8 +271,11 @@ class DeploymentAdmin(ModelAdmin):
 def _about(beat: Heartbeat) -> str:
     state = "ready" if beat.engine_ready else (beat.fault or "its engine is not ready")
     told = [f"{beat.running} of {beat.capacity} answers", f"{beat.waiting} waiting in the engine"]
+    told += [f"{beat.tokens_per_s:g} tokens/s"]
     told += [] if beat.kv_use is None else [f"{beat.kv_use:.0%} of the context memory"]
-    return f"{beat.worker}: {state}, {', '.join(told)}, start {beat.epoch} of its engine"
+    told += [f"start {beat.epoch} of {beat.engine} {beat.engine_version}".rstrip()]
+    told += [f"in {beat.zone}"] if beat.zone else []
+    return f"{beat.worker}: {state}, {', '.join(told)}"
 
 
 @admin.register(EngineEvent)

@@ -24,6 +24,7 @@ SILENCE_TIMEOUT_S = 30.0
 FAILOVER_WAIT_S, CONNECT_AGAIN_S = 3.0, 0.05
 MAX_LINE_BYTES = 1_048_576
 MAX_METRICS_BYTES = 1_048_576
+MAX_VERSION_BYTES = 4_096
 # How long the end of the connection's answer is waited for after the last event.
 END_TIMEOUT_S = 0.05
 
@@ -59,6 +60,11 @@ class NoEngine(EngineBroken):
     """The host's supervisor has no engine that may take requests."""
 
 
+class _Version(Struct):
+    version: str
+
+
+_versions = msgspec.json.Decoder(_Version)
 _chunks = msgspec.json.Decoder(_Chunk)
 
 
@@ -122,6 +128,18 @@ class OpenAIEngine:
                 return response.status == 200
         except (aiohttp.ClientError, TimeoutError, EngineBroken):
             return False
+
+    async def version(self) -> str:
+        """As vLLM's server names its own; empty where there is none to be had."""
+        if not self._vllm:
+            return ""
+        try:
+            timeout = aiohttp.ClientTimeout(total=CONNECT_TIMEOUT_S)
+            async with self.session.get(f"{self._url.removesuffix('/v1')}/version", timeout=timeout) as response:
+                page = await response.content.read(MAX_VERSION_BYTES)
+                return _versions.decode(page).version[:40] if response.status == 200 else ""
+        except (aiohttp.ClientError, TimeoutError, EngineBroken, msgspec.MsgspecError):
+            return ""
 
     async def load(self) -> EngineLoad:
         """Only vLLM's server has this page, and the simulated one, which stands for it."""

@@ -150,6 +150,8 @@ class SimulatedServer:
                 await _respond(send, 200, b"")
             case "/metrics":
                 await _respond(send, 200, self._metrics().encode(), b"text/plain")
+            case "/version":
+                await _respond_json(send, 200, {"version": "simulated"})
             case _ if not self._is_allowed(scope):
                 await _respond_json(send, 401, {"error": {"message": "Unauthorized"}})
             case "/v1/models":

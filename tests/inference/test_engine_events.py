@@ -81,7 +81,9 @@ def test_the_operator_reads_them_and_others_do_not(valkey_url: str) -> None:
 def test_a_deployments_page_shows_the_replicas_that_show_life(valkey_url: str) -> None:
     deployment: Deployment = people.deployment()
     with redis.Redis.from_url(valkey_url) as valkey:
-        alive = Heartbeat("host-1-7", deployment.slug, "vllm", True, False, 3, 256, "", waiting=2, kv_use=0.25, epoch=4)
+        alive = Heartbeat(
+            "host-1-7", deployment.slug, "vllm", True, False, 3, 256, "", 2, 0.25, epoch=4, tokens_per_s=81.5
+        )
         other = Heartbeat("host-2-8", f"other-{uuid4()}", "vllm", True, False, 0, 1, "")
         for beat in (alive, other):
             valkey.set(worker_key(beat.worker), encode(beat))
@@ -91,5 +93,6 @@ def test_a_deployments_page_shows_the_replicas_that_show_life(valkey_url: str) -
     client = Client()
     client.force_login(people.superuser(people.organisation("Acme")))
     page = client.get(f"/admin/inference/deployment/{deployment.pk}/change/").content.decode()
-    assert "host-1-7: ready, 3 of 256 answers, 2 waiting in the engine, 25% of the context memory, start 4" in page
+    said = "host-1-7: ready, 3 of 256 answers, 2 waiting in the engine, 81.5 tokens/s, 25% of the context memory"
+    assert f"{said}, start 4 of vllm" in page
     assert "host-2-8" not in page

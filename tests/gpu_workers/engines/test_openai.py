@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -13,7 +14,7 @@ import uvicorn
 from aiohttp import web
 
 from console.local.ports import free_port
-from gpu_workers.engine_state import ActiveEngine
+from gpu_workers.engine_state import ActiveEngine, EngineState, write_state
 from gpu_workers.engines.base import End, EngineBroken, EngineRefused, Piece
 from gpu_workers.engines.openai import OpenAIEngine
 from gpu_workers.engines.simulated import DEFAULT_TEXT, SimulatedServer, Timing, tokenize
@@ -150,6 +151,29 @@ async def test_no_server_is_a_broken_engine_and_not_ready() -> None:
             await items(engine, task())
 
 
+async def test_a_request_waits_for_an_engine_that_becomes_active(tmp_path: Path) -> None:
+    file = tmp_path / "d.engine.json"
+    engine = OpenAIEngine(ActiveEngine("", file), "simulated", "key", vllm=True, simulated=True)
+    await engine.start()
+    try:
+        waiting = asyncio.create_task(items(engine, task()))
+        await asyncio.sleep(0.1)
+        async with simulated() as url:
+            write_state(file, EngineState(f"http://127.0.0.1:{free_port()}/v1", 1))  # where nobody listens yet
+            await asyncio.sleep(0.1)
+            write_state(file, EngineState(url, 2))
+            assert isinstance((await waiting)[-1], End)
+    finally:
+        await engine.stop()
+
+
+async def test_the_engine_names_its_version() -> None:
+    async with simulated() as url, engine_at(url, vllm=True) as engine:
+        assert await engine.version() == "simulated"
+    async with hostile(says()) as url, engine_at(url, vllm=True) as engine:
+        assert await engine.version() == ""
+
+
 def says(*chunks: bytes, status: int = 200, then_wait_s: float = 0, cut: bool = False) -> Handler:
     async def handler(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(status=status, headers={"Content-Type": "text/event-stream"})
@@ -251,7 +275,9 @@ async def test_only_vllm_is_told_priority_and_salt() -> None:
         bodies.append(await request.json())
         return await says(piece("a", "stop"))(request)
 
-    asked = task(priority=-3, sampling=Sampling(max_tokens=4, temperature=0.0, stop=("x",), seed=0))
+    asked = task(
+        continued="because", priority=-3, sampling=Sampling(max_tokens=4, temperature=0.0, stop=("x",), seed=0)
+    )
     for vllm in (False, True):
         async with hostile(handler) as url, engine_at(url, vllm=vllm) as engine:
             await items(engine, asked)
@@ -259,6 +285,10 @@ async def test_only_vllm_is_told_priority_and_salt() -> None:
     plain, extended = bodies
     assert "priority" not in plain
     assert (extended["priority"], extended["cache_salt"]) == (-3, "org")
+    # Nor how the answer begins: others would take it for a turn that is over.
+    assert [message["role"] for message in plain["messages"]] == ["user"]
+    assert extended["messages"][-1] == {"role": "assistant", "content": "because"}
+    assert (extended["continue_final_message"], extended["add_generation_prompt"]) == (True, False)
     assert (plain["temperature"], plain["seed"], plain["stop"], plain["max_tokens"]) == (0.0, 0, ["x"], 4)
 
 
