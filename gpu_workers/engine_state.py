@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+
+from gpu_workers.settings import SettingsError
 
 
 class EngineState(Struct, frozen=True):
@@ -17,6 +20,17 @@ class EngineState(Struct, frozen=True):
 
 
 def state_file(directory: Path, deployment: str) -> Path:
+    """In a directory that is made where it is missing, and refused where others could say where prompts go.
+
+    Raises `SettingsError`.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = directory.lstat()
+    except OSError as error:
+        raise SettingsError(f"BURSAR_RUN_DIRECTORY cannot be used: {error.strerror}.") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise SettingsError("BURSAR_RUN_DIRECTORY must be a directory of this user that nobody else may write to.")
     return directory / f"{deployment}.engine.json"
 
 

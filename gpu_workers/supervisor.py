@@ -50,7 +50,7 @@ def _free_port() -> int:
 async def supervise(settings: WorkerSettings) -> None:
     engines = engine_commands(settings)
     directory = settings.run_directory
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    state = state_file(directory, settings.deployment)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -59,7 +59,7 @@ async def supervise(settings: WorkerSettings) -> None:
     slots = Slots(
         engines,
         directory / f"{settings.deployment}.engine.lock",
-        state_file(directory, settings.deployment),
+        state,
         Patience(settings.silent_s, settings.stuck_s, settings.drain_s),
         sleeps=settings.shadow_sleeps,
         events=EventSender(valkey, settings.seal_key, settings.deployment, socket.gethostname()),

@@ -16,10 +16,11 @@ import httpx
 import pytest
 
 from console.local.ports import free_port
-from gpu_workers.engine_state import ActiveEngine, EngineState, write_state
+from gpu_workers.engine_state import ActiveEngine, EngineState, state_file, write_state
 from gpu_workers.engines import process as processes
 from gpu_workers.engines.process import EngineCommand, passed_on_environment
 from gpu_workers.engines.slots import Patience, Slots
+from gpu_workers.settings import SettingsError
 from tests.stack import ROOT
 
 PATIENCE_S = 30.0
@@ -156,6 +157,17 @@ async def test_the_last_lines_of_an_engine_are_kept(tmp_path: Path) -> None:
         lines = host.slots._processes[0].last_lines
         await until(lambda: "out of memory" in lines, "its last words are there")
         assert all(len(line) <= processes.LINE_CHARS for line in lines)
+
+
+def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    assert state_file(tmp_path / "new", "d").parent.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "link").symlink_to(tmp_path / "new")
+    (tmp_path / "file").touch()
+    for name in ("open", "link", "file", "file/below"):
+        with pytest.raises(SettingsError, match="BURSAR_RUN_DIRECTORY"):
+            state_file(tmp_path / name, "d")
 
 
 def test_a_file_that_is_missing_or_broken_names_no_engine(tmp_path: Path) -> None:
