@@ -24,12 +24,12 @@ class Standing:
 def standing_of(budget: Budget, at: datetime) -> Standing:
     period = cast(Literal["month", "year"], budget.period)
     begin, end = period_start(period, at), period_end(period, at)
-    rows = Transfer.objects.filter(_of(budget), at__gte=begin, at__lt=end)
+    rows = Transfer.objects.filter(counted_by(budget), at__gte=begin, at__lt=end)
     return Standing(rows.aggregate(spent=Sum("amount"))["spent"] or Decimal(0), end)
 
 
-def _of(budget: Budget) -> Q:
-    """The same transfers that inference.restoring counts."""
+def counted_by(budget: Budget) -> Q:
+    """The transfers that inference.restoring counts, or the days that they add up to."""
     if budget.api_key_id is not None:
         return Q(api_key_id=budget.api_key_id)
     if budget.team_id is not None:

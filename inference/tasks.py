@@ -7,7 +7,7 @@ from uuid import UUID
 
 from celery import shared_task
 
-from inference import crossing_mails, engine_events, engine_hours, overdue, reconcile, rollups
+from inference import crossing_mails, crossing_sweep, engine_events, engine_hours, overdue, reconcile, rollups
 from inference.evaluation import actions as evaluation
 from inference.lifecycle import canary, effect
 
@@ -24,7 +24,10 @@ def settle_overdue() -> int:
 
 @shared_task(name="inference.roll_up")
 def roll_up() -> int:
-    return rollups.roll_up(datetime.now(UTC))
+    now = datetime.now(UTC)
+    days = rollups.roll_up(now)
+    crossing_sweep.note_steps_of_the_ledger(now)
+    return days
 
 
 @shared_task(name="inference.apply_due_steps")

@@ -20,8 +20,6 @@ WORKER_CODE = ("gpu_workers",)
 PLATFORM_CODE = (*WORKER_CODE, "inference", "compliance", "dashboards", "platform/console")
 # `make run` reads and sets variables of its own: no process of a deployment does.
 LOCAL_ONLY = ROOT / "platform" / "console" / "local"
-# Read by the worker from the engines that stand by on: until they are here, it means nothing and harms nothing.
-ON_ITS_WAY = {"BURSAR_ENGINE_SUPERVISED"}
 VALUES = {
     ("bursar-broker", "seal-key"): "11" * 32,
     ("bursar-broker", "valkey-url"): "redis://127.0.0.1:1/0",
@@ -55,19 +53,19 @@ def code_of(one: Container) -> tuple[str, ...]:
 @pytest.mark.parametrize("one", manifests.containers(), ids=lambda one: one.name)
 def test_every_variable_that_a_container_is_given_is_read_by_its_code(one: Container) -> None:
     given = ours(one.environment(VALUES | {("bursar-platform", "mail-url"): ""}))
-    assert given - read_by(*code_of(one)) - ON_ITS_WAY == set()
+    assert given - read_by(*code_of(one)) == set()
 
 
 def test_every_variable_of_the_compose_file_is_read_by_its_code() -> None:
     for name, service in manifests.compose()["services"].items():
         folders = WORKER_CODE if name == "worker" else PLATFORM_CODE
-        assert ours(service.get("environment", {})) - read_by(*folders) - ON_ITS_WAY == set(), name
+        assert ours(service.get("environment", {})) - read_by(*folders) == set(), name
 
 
 def test_every_variable_is_in_the_operators_list() -> None:
     text = (ROOT / "docs" / "operator.md").read_text()
     given = {name for one in manifests.containers() for name in ours(one.environment(VALUES))}
-    assert {name for name in given if f"`{name}`" not in text} - ON_ITS_WAY == set()
+    assert {name for name in given if f"`{name}`" not in text} == set()
 
 
 @pytest.mark.parametrize("source", ["kubernetes", "compose"])
