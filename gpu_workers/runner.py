@@ -40,6 +40,11 @@ OWNER_MISSED_SWEEPS = 3
 
 
 def build_engine(settings: WorkerSettings) -> Engine:
+    if settings.engine == "sagemaker":
+        # boto3 is heavy, and only these workers need it.
+        from gpu_workers.engines.sagemaker import sagemaker_engine
+
+        return sagemaker_engine(settings)
     return OpenAIEngine(
         settings.engine_url,
         settings.engine_model,

@@ -7,7 +7,7 @@ import socket
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-EngineKind = Literal["vllm", "simulated", "openai"]
+EngineKind = Literal["vllm", "simulated", "openai", "sagemaker"]
 
 
 class SettingsError(ValueError):
@@ -30,6 +30,9 @@ class WorkerSettings:
     context_length: int
     max_running: int
     worker: str
+    sagemaker_region: str = ""
+    sagemaker_endpoint: str = ""
+    sagemaker_component: str = ""
 
 
 def _required(name: str) -> str:
@@ -57,6 +60,11 @@ def _engine_kind() -> EngineKind:
     raise SettingsError(f"BURSAR_ENGINE must be one of {', '.join(get_args(EngineKind))}.")
 
 
+def _of_engine(name: str, *, sagemaker: bool) -> str:
+    """Required where the engine is on SageMaker, or where it is not; else as it is."""
+    return _required(name) if (_engine_kind() == "sagemaker") is sagemaker else os.environ.get(name, "")
+
+
 def seal_key() -> bytes:
     """The key that web processes and workers share. Raises `SettingsError`."""
     try:
@@ -75,13 +83,16 @@ def load() -> WorkerSettings:
         seal_key=seal_key(),
         deployment=_required("BURSAR_DEPLOYMENT"),
         engine=_engine_kind(),
-        engine_url=_required("BURSAR_ENGINE_URL").rstrip("/"),
+        engine_url=_of_engine("BURSAR_ENGINE_URL", sagemaker=False).rstrip("/"),
         engine_api_key=os.environ.get("BURSAR_ENGINE_API_KEY", ""),
         engine_model=_required("BURSAR_ENGINE_MODEL"),
         engine_python=os.environ.get("BURSAR_ENGINE_PYTHON", ""),
         model_path=os.environ.get("BURSAR_MODEL_PATH", ""),
         context_length=_whole_number("BURSAR_CONTEXT_LENGTH", 4096, at_least=1),
         max_running=_whole_number("BURSAR_ENGINE_MAX_RUNNING", 0),
+        sagemaker_region=_of_engine("BURSAR_SAGEMAKER_REGION", sagemaker=True),
+        sagemaker_endpoint=_of_engine("BURSAR_SAGEMAKER_ENDPOINT", sagemaker=True),
+        sagemaker_component=os.environ.get("BURSAR_SAGEMAKER_COMPONENT", ""),
         worker=f"{socket.gethostname()}-{os.getpid()}",
     )
 

@@ -29,7 +29,7 @@ def engine_process(settings: WorkerSettings) -> EngineProcess:
             return vllm_process(settings)
         case "simulated":
             return simulated_process(settings)
-        case "openai":
+        case "openai" | "sagemaker":
             raise SettingsError("An attached OpenAI-compatible server is run by its owner, not by this supervisor.")
 
 
