@@ -30,7 +30,7 @@ def engine_process(settings: WorkerSettings) -> EngineProcess:
         case "simulated":
             return simulated_process(settings)
         case "openai" | "sagemaker":
-            raise SettingsError("An attached OpenAI-compatible server is run by its owner, not by this supervisor.")
+            raise SettingsError("An attached server or endpoint is run by its owner, not by this supervisor.")
 
 
 async def supervise(settings: WorkerSettings) -> None:
