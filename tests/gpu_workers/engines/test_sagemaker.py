@@ -52,11 +52,15 @@ ANSWER = event("Grüße 🦀") + event(reason="stop") + b"data: [DONE]\n\n"
 
 
 @asynccontextmanager
-async def endpoint(handler: Handler, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SageMakerEngine]:
+async def endpoint(
+    handler: Handler, monkeypatch: pytest.MonkeyPatch, describe: Handler | None = None
+) -> AsyncIterator[SageMakerEngine]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     app = web.Application()
     app.router.add_post("/endpoints/chat/invocations-response-stream", handler)
+    if describe is not None:
+        app.router.add_post("/", describe)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     port = free_port()
@@ -148,6 +152,23 @@ async def test_a_validation_error_is_a_refusal_in_our_words(monkeypatch: pytest.
             [item async for item in engine.stream(task())]
     assert len(seen) == 1
     assert PROMPT not in refused.value.message
+
+
+@pytest.mark.parametrize(("status", "ready"), [("InService", True), ("Creating", False)])
+async def test_it_is_ready_when_its_component_is_in_service(
+    status: str, ready: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def describe(request: web.Request) -> web.StreamResponse:
+        assert request.headers["X-Amz-Target"] == "SageMaker.DescribeInferenceComponent"
+        return web.json_response({"InferenceComponentStatus": status})
+
+    async with endpoint(sends(), monkeypatch, describe) as engine:
+        assert await engine.is_ready() is ready
+
+
+async def test_an_endpoint_that_is_not_there_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with endpoint(sends(), monkeypatch) as engine:
+        assert await engine.is_ready() is False
 
 
 async def test_closing_the_stream_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
