@@ -8,7 +8,7 @@ import functools
 import random
 import time
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import boto3
@@ -65,7 +65,8 @@ class SageMakerEngine:
         if time.monotonic() - self._asked_at >= READY_TTL_S:
             self._asked_at = time.monotonic()
             try:
-                self._ready = await self._thread(self._in_service)
+                # Not in the streams' threads: a heartbeat does not wait until one of them is free.
+                self._ready = await asyncio.to_thread(self._in_service)
             except (BotoCoreError, ClientError):
                 self._ready = False
         return self._ready
@@ -105,13 +106,22 @@ class SageMakerEngine:
         )
         for attempt in range(1, TRIES + 1):
             try:
-                return await self._thread(invoke)  # type: ignore[no-any-return]
+                return await self._opened(invoke)
             except ClientError as error:
                 if _code(error) not in OVERLOADED:
                     raise _refused(error) from None
             if attempt < TRIES:
                 await asyncio.sleep(PAUSE_S * 2**attempt * random.uniform(0.5, 1))  # noqa: S311 - not a secret
         raise EngineBroken("The endpoint is overloaded.")
+
+    async def _opened(self, invoke: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """A caller that leaves before the endpoint answers leaves no stream behind."""
+        future = self._threads.submit(invoke)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            future.add_done_callback(_cut_late)
+            raise
 
     async def _read(self, parts: Any) -> AsyncIterator[Piece | End]:
         reader, rest, events = EventReader(), b"", iter(parts)
@@ -145,6 +155,11 @@ def _refused(error: ClientError) -> EngineRefused | EngineBroken:
     return EngineBroken(f"The endpoint refused the call ({code}).")
 
 
+def _cut_late(future: Future[dict[str, Any]]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        _cut(future.result()["Body"])
+
+
 def _cut(parts: Any) -> None:
     """Close the stream, so that the endpoint stops generating; a thread that waits for its next part wakes."""
     raw = parts._raw_stream
@@ -165,7 +180,9 @@ def sagemaker_engine(settings: WorkerSettings, endpoint_url: str | None = None) 
         retries={"total_max_attempts": 1},
     )
     runtime = session.client("sagemaker-runtime", config=config, endpoint_url=endpoint_url)
-    control = session.client("sagemaker", config=config, endpoint_url=endpoint_url)
+    control = session.client(
+        "sagemaker", config=config.merge(Config(read_timeout=CONNECT_TIMEOUT_S)), endpoint_url=endpoint_url
+    )
     return SageMakerEngine(
         runtime, control, settings.sagemaker_endpoint, settings.sagemaker_component, settings.engine_model
     )

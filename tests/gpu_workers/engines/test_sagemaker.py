@@ -191,3 +191,27 @@ async def test_closing_the_stream_closes_the_connection(monkeypatch: pytest.Monk
         await asyncio.sleep(0.05)
         waiting.cancel()
         await asyncio.wait_for(left.wait(), 5)
+
+
+async def test_leaving_before_the_endpoint_answers_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answer, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked.set()
+        await answer.wait()
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            left.set()
+        return response
+
+    async with endpoint(handler, monkeypatch) as engine:
+        waiting = asyncio.ensure_future(anext(engine.stream(task())))
+        await asyncio.wait_for(asked.wait(), 5)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        answer.set()
+        await asyncio.wait_for(left.wait(), 5)
