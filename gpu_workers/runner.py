@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from gpu_workers.attempts import Attempts
 from gpu_workers.connecting import connect
 from gpu_workers.engine_state import ActiveEngine, state_file
+from gpu_workers.engines.base import Engine
 from gpu_workers.engines.openai import OpenAIEngine
 from gpu_workers.messages import (
     CANCEL_CHANNEL,
@@ -39,10 +40,19 @@ SHORTEST_BEAT_S = 0.1
 OWNER_MISSED_SWEEPS = 3
 
 
-def build_engine(settings: WorkerSettings) -> OpenAIEngine:
+def active_engine(settings: WorkerSettings) -> ActiveEngine:
     file = state_file(settings.run_directory, settings.deployment) if settings.supervised else None
+    return ActiveEngine(settings.engine_url, file)
+
+
+def build_engine(settings: WorkerSettings, active: ActiveEngine) -> Engine:
+    if settings.engine == "sagemaker":
+        # boto3 is heavy, and only these workers need it.
+        from gpu_workers.engines.sagemaker import sagemaker_engine
+
+        return sagemaker_engine(settings)
     return OpenAIEngine(
-        ActiveEngine(settings.engine_url, file),
+        active,
         settings.engine_model,
         settings.engine_api_key,
         vllm=settings.engine != "openai",
@@ -90,8 +100,9 @@ class Runner:
         future.result()
 
     async def _start(self) -> None:
+        self._active = active_engine(self._settings)
         self._valkey = connect(self._settings.valkey_url)
-        self._engine = build_engine(self._settings)
+        self._engine = build_engine(self._settings, self._active)
         await self._engine.start()
         self._beat_now = asyncio.Event()
         settings = self._settings
@@ -129,10 +140,10 @@ class Runner:
                         await self._beat_now.wait()
 
     def _has_news(self) -> bool:
-        return self._beat_now.is_set() or self._engine.active.current().epoch != self._active_epoch
+        return self._beat_now.is_set() or self._active.current().epoch != self._active_epoch
 
     async def _publish_heartbeat(self) -> None:
-        settings, active = self._settings, self._engine.active.current()
+        settings, active = self._settings, self._active.current()
         load = await self._engine.load()
         answers = await self._engine.is_ready()
         if answers and self._asserting is None:
@@ -140,7 +151,8 @@ class Runner:
         ready = answers and self._asserted
         if ready and not (self._was_ready and active.epoch == self._active_epoch):
             self.attempts.epoch += 1
-            self._engine_version = await self._engine.version()
+            if isinstance(self._engine, OpenAIEngine):
+                self._engine_version = await self._engine.version()
         self._was_ready, self._active_epoch = ready, active.epoch
         beat = Heartbeat(
             worker=settings.worker,

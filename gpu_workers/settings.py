@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-EngineKind = Literal["vllm", "simulated", "openai"]
+EngineKind = Literal["vllm", "simulated", "openai", "sagemaker"]
 
 
 class SettingsError(ValueError):
@@ -36,16 +36,19 @@ class WorkerSettings:
     context_length: int
     max_running: int
     worker: str
-    run_directory: Path
-    supervised: bool
-    shadow: bool
-    shadow_sleeps: bool
-    cores: frozenset[int]
-    devices: str
-    silent_s: float
-    stuck_s: float
-    drain_s: float
-    zone: str
+    run_directory: Path = Path()
+    supervised: bool = False
+    shadow: bool = False
+    shadow_sleeps: bool = False
+    cores: frozenset[int] = frozenset()
+    devices: str = ""
+    silent_s: float = 10
+    stuck_s: float = 60
+    drain_s: float = 5
+    zone: str = ""
+    sagemaker_region: str = ""
+    sagemaker_endpoint: str = ""
+    sagemaker_component: str = ""
 
 
 def _required(name: str) -> str:
@@ -92,6 +95,11 @@ def _engine_kind() -> EngineKind:
     raise SettingsError(f"BURSAR_ENGINE must be one of {', '.join(get_args(EngineKind))}.")
 
 
+def _of_engine(name: str, *, sagemaker: bool) -> str:
+    """Required where the engine is on SageMaker, or where it is not; else as it is."""
+    return _required(name) if (_engine_kind() == "sagemaker") is sagemaker else os.environ.get(name, "")
+
+
 def seal_key() -> bytes:
     """The key that web processes and workers share. Raises `SettingsError`."""
     try:
@@ -113,16 +121,19 @@ def load() -> WorkerSettings:
         seal_key=seal_key(),
         deployment=_required("BURSAR_DEPLOYMENT"),
         engine=_engine_kind(),
-        engine_url=_required("BURSAR_ENGINE_URL").rstrip("/"),
+        engine_url=_of_engine("BURSAR_ENGINE_URL", sagemaker=False).rstrip("/"),
         engine_api_key=os.environ.get("BURSAR_ENGINE_API_KEY", ""),
         engine_model=_required("BURSAR_ENGINE_MODEL"),
         engine_python=os.environ.get("BURSAR_ENGINE_PYTHON", ""),
         model_path=os.environ.get("BURSAR_MODEL_PATH", ""),
         context_length=_whole_number("BURSAR_CONTEXT_LENGTH", 4096, at_least=1),
         max_running=_whole_number("BURSAR_ENGINE_MAX_RUNNING", 0),
+        sagemaker_region=_of_engine("BURSAR_SAGEMAKER_REGION", sagemaker=True),
+        sagemaker_endpoint=_of_engine("BURSAR_SAGEMAKER_ENDPOINT", sagemaker=True),
+        sagemaker_component=os.environ.get("BURSAR_SAGEMAKER_COMPONENT", ""),
         worker=f"{socket.gethostname()}-{os.getpid()}",
         run_directory=Path(os.environ.get("BURSAR_RUN_DIRECTORY", "") or default_run_directory()),
-        supervised=os.environ.get("BURSAR_ENGINE_SUPERVISED", "1") == "1" and _engine_kind() != "openai",
+        supervised=os.environ.get("BURSAR_ENGINE_SUPERVISED", "1") == "1" and _engine_kind() in ("vllm", "simulated"),
         shadow=shadow in ("1", "sleeping"),
         shadow_sleeps=shadow == "sleeping",
         cores=_cores(),

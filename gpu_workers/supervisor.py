@@ -33,7 +33,7 @@ def engine_commands(settings: WorkerSettings) -> list[EngineCommand]:
     """
     makers = {"vllm": vllm_command, "simulated": simulated_command}
     if settings.engine not in makers:
-        raise SettingsError("An attached OpenAI-compatible server is run by its owner, not by this supervisor.")
+        raise SettingsError("An attached server or endpoint is run by its owner, not by this supervisor.")
     port = urlsplit(settings.engine_url).port
     if port is None:
         raise SettingsError("BURSAR_ENGINE_URL must name a port.")

@@ -48,6 +48,7 @@ class EngineKind(models.TextChoices):
     VLLM = "vllm", "vLLM"
     OPENAI = "openai", "OpenAI-compatible server"
     SIMULATED = "simulated", "Simulated"
+    SAGEMAKER = "sagemaker", "SageMaker endpoint"
 
 
 class SourceKind(models.TextChoices):

@@ -6,16 +6,16 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Annotated, Any
 
 import aiohttp
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from gpu_workers.engine_state import ActiveEngine
 from gpu_workers.engines.base import End, EngineBroken, EngineRefused, Piece
+from gpu_workers.engines.completions import EventReader, refusal, request_body
 from gpu_workers.engines.metrics import EngineLoad, parse_load
-from gpu_workers.messages import ChatMessage, FinishReason, GenerateTask, Usage
+from gpu_workers.messages import GenerateTask
 
 CONNECT_TIMEOUT_S = 3.0
 # An engine that accepts and then produces nothing for this long counts as dead.
@@ -29,33 +29,6 @@ MAX_VERSION_BYTES = 4_096
 END_TIMEOUT_S = 0.05
 
 
-Tokens = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-
-
-class _CachedTokens(Struct):
-    cached_tokens: Tokens | None = None
-
-
-class _Usage(Struct):
-    prompt_tokens: Tokens = 0
-    completion_tokens: Tokens = 0
-    prompt_tokens_details: _CachedTokens | None = None
-
-
-class _Delta(Struct):
-    content: str | None = None
-
-
-class _Choice(Struct):
-    delta: _Delta
-    finish_reason: str | None = None
-
-
-class _Chunk(Struct):
-    choices: list[_Choice] = []
-    usage: _Usage | None = None
-
-
 class NoEngine(EngineBroken):
     """The host's supervisor has no engine that may take requests."""
 
@@ -65,7 +38,6 @@ class _Version(Struct):
 
 
 _versions = msgspec.json.Decoder(_Version)
-_chunks = msgspec.json.Decoder(_Chunk)
 
 
 class OpenAIEngine:
@@ -182,7 +154,7 @@ class OpenAIEngine:
 
     async def _connected(self, task: GenerateTask) -> aiohttp.ClientResponse:
         """The engine's response as it begins. Where none listens, another that becomes active is waited for."""
-        body = msgspec.json.encode(self._body(task))
+        body = msgspec.json.encode(request_body(task, self._model, vllm=self._vllm))
         headers = {"Content-Type": "application/json", "X-Request-Id": task.request_id}
         until_s = time.monotonic() + FAILOVER_WAIT_S
         while True:
@@ -196,54 +168,16 @@ class OpenAIEngine:
                     raise
                 await asyncio.sleep(CONNECT_AGAIN_S)
 
-    def _body(self, task: GenerateTask) -> dict[str, Any]:
-        sampling = task.sampling
-        body: dict[str, Any] = {
-            "model": self._model,
-            "messages": task.messages,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "max_tokens": sampling.max_tokens,
-        }
-        for name in ("temperature", "top_p", "seed", "response_format"):
-            value = getattr(sampling, name)
-            if value is not None:
-                body[name] = value
-        if sampling.stop:
-            body["stop"] = sampling.stop
-        if self._vllm:
-            body["priority"] = task.priority
-            body["cache_salt"] = task.cache_salt
-            if task.continued:
-                # The last message is the answer's beginning, and not a turn that is over.
-                body["messages"] = (*task.messages, ChatMessage("assistant", task.continued))
-                body |= {"continue_final_message": True, "add_generation_prompt": False}
-            # Usage with each piece: an answer that is cut is billed for what the engine counted.
-            body["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
-        return body
-
 
 async def _read(response: aiohttp.ClientResponse) -> AsyncIterator[Piece | End]:
-    reason: FinishReason | None = None
-    usage: Usage | None = None
+    reader = EventReader()
     async for line in response.content:
-        if not line.startswith(b"data:"):
-            continue
-        data = line[5:].strip()
-        if data == b"[DONE]":
+        for piece in reader.read(line):
+            yield piece
+        if reader.done:
             await _read_to_the_end(response.content)
             break
-        chunk = _chunks.decode(data)
-        if chunk.usage is not None:
-            usage = _usage(chunk.usage)
-        for choice in chunk.choices:
-            if choice.delta.content:
-                yield Piece(choice.delta.content, usage)
-            if choice.finish_reason is not None:
-                reason = "length" if choice.finish_reason == "length" else "stop"
-    if reason is None:
-        raise EngineBroken("The engine closed the answer before its end.")
-    yield End(reason, usage)
+    yield reader.end()
 
 
 async def _read_to_the_end(content: aiohttp.StreamReader) -> None:
@@ -254,18 +188,5 @@ async def _read_to_the_end(content: aiohttp.StreamReader) -> None:
                 pass
 
 
-def _usage(usage: _Usage) -> Usage:
-    cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None
-    return Usage(usage.prompt_tokens, cached or 0, usage.completion_tokens)
-
-
 async def _refusal(response: aiohttp.ClientResponse) -> Exception:
-    """The engine's refusal in our words: its own may quote the prompt."""
-    text = (await response.content.read(65_536)).decode(errors="replace").lower()
-    if response.status in (400, 413, 422):
-        if "context length" in text or "max_model_len" in text or "maximum model length" in text:
-            return EngineRefused(
-                "context_length_exceeded", "The prompt and the answer asked for do not fit the model's context."
-            )
-        return EngineRefused("invalid_value", "The engine refused a parameter of the request.")
-    return EngineBroken(f"The engine answered with status {response.status}.")
+    return refusal(response.status, (await response.content.read(65_536)).decode(errors="replace"))

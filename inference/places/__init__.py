@@ -1,0 +1,1 @@
+"""Places where deployments run that the platform can set up itself."""
