@@ -111,6 +111,8 @@ class ReleasedEvents:
             alive = await self._valkey.exists(owner_key(note.owner))
             entries = await read_stream(self._valkey, key, last, count=READ_COUNT)
             newest = None if entries else await newest_entry(self._valkey, key)
+            if newest is not None and _place_of(newest[0]) > _place_of(last):
+                continue  # it came between the two looks, perhaps not alone
             if newest is not None and FINAL in newest[1]:
                 entries = [newest]  # the reader has it already, or says so
             for last, fields in entries:
@@ -160,6 +162,10 @@ class ReleasedEvents:
 def _entry_id(sequence: int) -> str:
     """Sequence numbers plus one: a stream has no entry 0-0."""
     return f"0-{sequence + 1}"
+
+
+def _place_of(entry_id: str) -> int:
+    return int(entry_id.partition("-")[2])
 
 
 def _events_key(exchange: UUID) -> str:
