@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 import msgspec
 import structlog
-from msgspec import Struct
+from msgspec import Meta, Struct
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
@@ -32,7 +32,7 @@ class EngineEvent(Struct, frozen=True):
     engine: str
     kind: Kind
     at: float
-    exit_code: int | None = None
+    exit_code: Annotated[int, Meta(ge=-255, le=255)] | None = None
     lines: tuple[str, ...] = ()
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from asgiref.sync import async_to_sync
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.models import AbstractUser
@@ -23,8 +24,8 @@ from unfold.widgets import INPUT_CLASSES
 
 from compliance.access import ModelAdmin, RecordAdmin, RecordInline, TabularInline, sees_everything
 from gpu_workers.messages import Heartbeat
-from inference.engine_events import replicas_of
 from inference.engine_models import EngineEvent
+from inference.fleet_now import fleet_now
 from inference.four_eyes import SecondPersonNeeded
 from inference.lifecycle import actions
 from inference.lifecycle.canary_policy import CanaryPolicy
@@ -235,20 +236,14 @@ class DeploymentAdmin(ModelAdmin):
         *("slug", "model_version", "engine", "zone", "desired_replicas", "concurrency", "hourly_price"),
         *("is_enabled", "is_draining"),
     )
+    told_fields = ("external", "celery_queue", "replicas", "created_at")
 
     def get_fields(self, request: HttpRequest, obj: Model | None = None) -> tuple[str, ...]:
-        return (
-            self.given_fields
-            if obj is None
-            else (
-                *self.given_fields,
-                *("external", "celery_queue", "replicas", "created_at"),
-            )
-        )
+        return self.given_fields if obj is None else (*self.given_fields, *self.told_fields)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> tuple[str, ...]:
         # The slug names a queue that workers listen to: another slug is another deployment.
-        return () if obj is None else ("slug", "external", "celery_queue", "replicas", "created_at")
+        return () if obj is None else ("slug", *self.told_fields)
 
     @admin.display(description="External", boolean=True)
     def external(self, row: Deployment) -> bool:
@@ -261,11 +256,17 @@ class DeploymentAdmin(ModelAdmin):
     @admin.display(description="Replicas now")
     def replicas(self, row: Deployment) -> str:
         """The workers that show life, found by their heartbeats alone."""
-        beats = replicas_of(row.slug)
-        if beats is None:
+        fleet = async_to_sync(fleet_now)()
+        if not fleet.broker:
             return "The broker does not answer."
-        lines = [_about(beat) for beat in beats] or ["None: no worker of this deployment shows life."]
+        lines = [_about(beat) for beat in _of(row, fleet.workers)]
+        lines += [f"{beat.worker}: has another seal key, and is sent nothing" for beat in _of(row, fleet.foreign)]
+        lines = lines or ["None: no worker of this deployment shows life."]
         return format_html_join(mark_safe("<br>"), "{}", ((line,) for line in lines))
+
+
+def _of(deployment: Deployment, beats: Mapping[str, Heartbeat]) -> list[Heartbeat]:
+    return [beat for _, beat in sorted(beats.items()) if beat.deployment == deployment.slug]
 
 
 def _about(beat: Heartbeat) -> str:

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import cast
 from uuid import UUID
 
-import msgspec
 import redis
 import structlog
 from django.conf import settings
@@ -14,13 +13,13 @@ from django.db.models.functions import Now
 
 from gpu_workers import settings as worker_settings
 from gpu_workers.engine_events import STREAM, open_event
-from gpu_workers.messages import WORKERS_KEY, Heartbeat, decode_heartbeat, worker_key
 from inference.engine_models import EngineEvent
 
 log = structlog.get_logger(__name__)
 
 AT_ONCE = 500
 KEPT = timedelta(days=30)
+LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
 def collect_engine_events() -> int:
@@ -37,39 +36,24 @@ def collect_engine_events() -> int:
 
 
 def _row(seal_key: bytes, fields: dict[bytes, bytes]) -> EngineEvent | None:
-    identifier = UUID(bytes=fields[b"i"])
-    event = open_event(seal_key, identifier, fields[b"s"])
-    if event is None:
+    """None, and a line in the log, for what no supervisor with this seal key has sent."""
+    identifier, sealed = fields.get(b"i", b""), fields.get(b"s", b"")
+    event = open_event(seal_key, UUID(bytes=identifier), sealed) if len(identifier) == 16 else None
+    if event is None or not 0 < event.at < LATEST:
         log.warning("engine_event_does_not_open")
         return None
-    # What a database cannot hold is not worth losing the rest for.
-    lines = "\n".join(event.lines).replace("\x00", "")
     return EngineEvent(
-        id=identifier,
-        deployment=event.deployment[:60],
-        host=event.host[:100],
-        engine=event.engine[:100],
+        id=UUID(bytes=identifier),
+        deployment=_storable(event.deployment)[:60],
+        host=_storable(event.host)[:100],
+        engine=_storable(event.engine)[:100],
         kind=event.kind,
         at=datetime.fromtimestamp(event.at, UTC),
         exit_code=event.exit_code,
-        lines=lines,
+        lines=_storable("\n".join(event.lines)),
     )
 
 
-def replicas_of(deployment: str) -> list[Heartbeat] | None:
-    """The workers of a deployment that show life now, by name; None where the broker does not answer."""
-    try:
-        with redis.Redis.from_url(settings.VALKEY_URL, socket_timeout=2, socket_connect_timeout=2) as valkey:
-            names = sorted(name.decode() for name in cast(set[bytes], valkey.smembers(WORKERS_KEY)))
-            found = cast(list[bytes | None], valkey.mget([worker_key(name) for name in names]) if names else [])
-    except redis.RedisError:
-        return None
-    beats = [decoded for beat in found if beat is not None and (decoded := _decoded(beat)) is not None]
-    return [beat for beat in beats if beat.deployment == deployment]
-
-
-def _decoded(beat: bytes) -> Heartbeat | None:
-    try:
-        return decode_heartbeat(beat)
-    except msgspec.MsgspecError:
-        return None  # of a worker of another version: it is not counted on either
+def _storable(text: str) -> str:
+    """Without what PostgreSQL's text cannot hold: that is not worth losing the rest for."""
+    return text.replace("\x00", "")

@@ -5,18 +5,12 @@ from __future__ import annotations
 import time
 from uuid import UUID
 
-import structlog
 from asgiref.sync import async_to_sync
-from django.conf import settings
 from django.db import connection
-from redis.exceptions import RedisError
 
 from compliance.audit.models import Entry, EntryKind
-from gpu_workers import settings as worker_settings
-from gpu_workers.connecting import connect
-from gpu_workers.sealing import fingerprint
 from inference.catalog import Catalog
-from inference.fleet import Fleet, FleetState
+from inference.fleet_now import fleet_now
 from inference.models import Configuration
 from inference.routing.deciding import Outcome, weigh
 from inference.routing.explanation import Explanation, parse_explanation
@@ -24,8 +18,6 @@ from inference.routing.facts import RequestFacts
 from inference.routing.live import shared
 from inference.routing.queries import active_rule_set
 from inference.snapshot import SELECT_CANDIDATES, models_of
-
-log = structlog.get_logger(__name__)
 
 
 def explain_now(facts: RequestFacts) -> Outcome:
@@ -39,19 +31,8 @@ def explain_now(facts: RequestFacts) -> Outcome:
 
 async def _weigh(facts: RequestFacts, catalog: Catalog) -> Outcome:
     # On the server's own event loop, where nothing is measured meanwhile.
-    fleet = await _fleet()
+    fleet = await fleet_now()
     return weigh(facts, catalog, fleet, shared(), time.monotonic())
-
-
-async def _fleet() -> FleetState:
-    valkey = connect(settings.VALKEY_URL)
-    try:
-        return await Fleet(valkey, fingerprint(worker_settings.seal_key())).read()
-    except (RedisError, OSError) as error:
-        log.warning("fleet_not_read", error=type(error).__name__)
-        return FleetState()
-    finally:
-        await valkey.aclose()
 
 
 def _catalog() -> Catalog:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 import redis
 from django.test import Client
 
 from console.accounts.models import Role
 from gpu_workers.connecting import connect
-from gpu_workers.engine_events import STREAM, EventSender, Kind
+from gpu_workers.engine_events import PLACE, STREAM, EngineEvent, EventSender, Kind
+from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import WORKERS_KEY, Heartbeat, encode, worker_key
+from gpu_workers.sealing import Sealer, fingerprint
 from gpu_workers.settings import seal_key
 from inference.engine_events import collect_engine_events
-from inference.engine_models import EngineEvent
+from inference.engine_models import EngineEvent as Row
 from inference.models import Deployment
 from tests.console import people
 from tests.services import Services
@@ -50,7 +55,7 @@ def test_an_event_is_written_down_once_with_the_engines_last_words(valkey_url: s
     assert collect_engine_events() == 2
     assert collect_engine_events() == 0
 
-    exited = EngineEvent.objects.get(kind="exited")
+    exited = Row.objects.get(kind="exited")
     assert (exited.deployment, exited.host, exited.exit_code) == ("d", "host-1", -9)
     assert exited.lines == "loading weights\nCUDA out of memory  <b>"
     with redis.Redis.from_url(valkey_url) as valkey:
@@ -63,14 +68,30 @@ def test_nothing_lies_in_clear_and_what_another_key_sealed_is_passed_over(valkey
     with redis.Redis.from_url(valkey_url) as valkey:
         assert b"weights" not in repr(valkey.xrange(STREAM)).encode()
     assert collect_engine_events() == 1
-    assert EngineEvent.objects.get().kind == "active"
+    assert Row.objects.get().kind == "active"
+
+
+def test_what_no_supervisor_sent_is_passed_over_and_goes(valkey_url: str) -> None:
+    with redis.Redis.from_url(valkey_url) as valkey:
+        for fields in ({"x": b"y"}, {"i": b"short", "s": b""}, {"i": b"i" * 16}, {"i": b"i" * 16, "s": b"\xff" * 40}):
+            valkey.xadd(STREAM, fields)
+        now = time.time()
+        times = [("host\x00", now), ("h" * 500, now), ("never", 1e300), ("before", -1.0), ("nan", math.nan)]
+        for host, at in (*times, ("code", now)):
+            event = EngineEvent("d\x00", host, "e\x00" * 200, "ready", at, 2**40 if host == "code" else 1)
+            identifier = uuid7()
+            sealed = Sealer(seal_key(), identifier).seal(msgspec.msgpack.encode(event), place=PLACE)
+            valkey.xadd(STREAM, {"i": identifier.bytes, "s": sealed})
+        assert collect_engine_events() == 2
+        assert valkey.xlen(STREAM) == 0
+    assert set(Row.objects.values_list("deployment", "host")) == {("d", "host"), ("d", "h" * 100)}
 
 
 def test_the_operator_reads_them_and_others_do_not(valkey_url: str) -> None:
     tell(valkey_url, "exited", exit_code=1, lines=LINES)
     collect_engine_events()
     acme = people.organisation("Acme")
-    page = f"/admin/inference/engineevent/{EngineEvent.objects.get().pk}/change/"
+    page = f"/admin/inference/engineevent/{Row.objects.get().pk}/change/"
     client = Client()
     client.force_login(people.superuser(acme))
     assert "CUDA out of memory  &lt;b&gt;" in client.get(page).content.decode()
@@ -81,11 +102,13 @@ def test_the_operator_reads_them_and_others_do_not(valkey_url: str) -> None:
 def test_a_deployments_page_shows_the_replicas_that_show_life(valkey_url: str) -> None:
     deployment: Deployment = people.deployment()
     with redis.Redis.from_url(valkey_url) as valkey:
+        seal = fingerprint(seal_key())
         alive = Heartbeat(
-            "host-1-7", deployment.slug, "vllm", True, False, 3, 256, "", 2, 0.25, epoch=4, tokens_per_s=81.5
+            "host-1-7", deployment.slug, "vllm", True, False, 3, 256, seal, 2, 0.25, epoch=4, tokens_per_s=81.5
         )
-        other = Heartbeat("host-2-8", f"other-{uuid4()}", "vllm", True, False, 0, 1, "")
-        for beat in (alive, other):
+        other = Heartbeat("host-2-8", f"other-{uuid4()}", "vllm", True, False, 0, 1, seal)
+        foreign = Heartbeat("host-3-9", deployment.slug, "vllm", True, False, 0, 1, "another")
+        for beat in (alive, other, foreign):
             valkey.set(worker_key(beat.worker), encode(beat))
             valkey.sadd(WORKERS_KEY, beat.worker)
         valkey.set(worker_key("broken"), b"\xc1")
@@ -96,3 +119,4 @@ def test_a_deployments_page_shows_the_replicas_that_show_life(valkey_url: str) -
     said = "host-1-7: ready, 3 of 256 answers, 2 waiting in the engine, 81.5 tokens/s, 25% of the context memory"
     assert f"{said}, start 4 of vllm" in page
     assert "host-2-8" not in page
+    assert "host-3-9: has another seal key, and is sent nothing" in page
