@@ -64,8 +64,10 @@ async def supervise(settings: WorkerSettings) -> None:
         sleeps=settings.shadow_sleeps,
         events=EventSender(valkey, settings.seal_key, settings.deployment, socket.gethostname()),
     )
-    await slots.run(stop)
-    await valkey.aclose()
+    try:
+        await slots.run(stop)
+    finally:
+        await valkey.aclose()
 
 
 def main() -> int:
@@ -76,6 +78,9 @@ def main() -> int:
     except SettingsError as error:
         print(f"engine: {error}", file=sys.stderr)  # noqa: T201
         return 2
+    except OSError as error:
+        print(f"engine: it cannot be started: {error.strerror}", file=sys.stderr)  # noqa: T201
+        return 1
     return 0
 
 

@@ -82,23 +82,18 @@ class EngineProcess:
 
     async def _run_once(self) -> int:
         self._open_lock()
-        engine = self.engine
         output, input_end = os.pipe()
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                *engine.command,
-                env=engine.environment,
-                stdout=input_end,
-                stderr=input_end,
-                start_new_session=True,
-                preexec_fn=lambda: _prepare_child(engine.cores),
-                pass_fds=[self._lock_file] if self._lock_file is not None else [],
-            )
+            self._process = await self._start(input_end)
+        except BaseException:
+            os.close(output)
+            self._close_lock()
+            raise
         finally:
             os.close(input_end)
         self.starts += 1
         self.was_ready = False
-        log.info("engine_started", pid=self._process.pid, url=engine.url)
+        log.info("engine_started", pid=self._process.pid, url=self.engine.url)
         if self._stopping.is_set():  # asked for while the process was being made
             self._signal_group(signal.SIGKILL)
         reader = asyncio.create_task(self._keep_lines(output))
@@ -110,6 +105,19 @@ class EngineProcess:
             await asyncio.wait({reader}, timeout=LAST_WORDS_S)  # what it said at its end is what matters
             reader.cancel()
             self._close_lock()
+
+    async def _start(self, output: int) -> asyncio.subprocess.Process:
+        """Raises OSError where there is no such program, or no room for one more process."""
+        engine = self.engine
+        return await asyncio.create_subprocess_exec(
+            *engine.command,
+            env=engine.environment,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=lambda: _prepare_child(engine.cores),
+            pass_fds=[self._lock_file] if self._lock_file is not None else [],
+        )
 
     def try_lock(self) -> bool:
         """Take the deployment's lock for the engine that runs now. False while another engine has it."""

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import structlog
@@ -69,22 +70,32 @@ class Slots:
         ]
         self._active: int | None = None
         self._asleep: dict[int, int] = {}
+        self._put_down: dict[int, int] = {}
         self._epoch = 0
+        self._untold: str | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set; then the active engine is drained and all are ended."""
+        """Until `stop` is set; then the active engine is drained and all are ended.
+
+        Raises what any of its parts raises, an engine that cannot be started at all for instance, with all ended too.
+        """
         self._tell("")
-        tasks = [asyncio.create_task(watch.run()) for watch in self._watches]
         running = [asyncio.create_task(process.run()) for process in self._processes]
         choosing = asyncio.create_task(self._choose())
-        await stop.wait()
-        choosing.cancel()
-        await self._drain()
-        await asyncio.gather(*(process.stop() for process in self._processes))
-        await asyncio.gather(*running)
-        for task in (*tasks, choosing):
-            task.cancel()
-        await asyncio.gather(*tasks, choosing, *self._telling, return_exceptions=True)
+        beside: list[asyncio.Task[Any]] = [choosing, asyncio.create_task(stop.wait())]
+        beside += [asyncio.create_task(watch.run()) for watch in self._watches]
+        try:
+            done, _ = await asyncio.wait({*running, *beside}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            choosing.cancel()
+            await self._drain()
+        finally:
+            await asyncio.gather(*(process.stop() for process in self._processes))
+            await asyncio.gather(*running, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, *self._telling, return_exceptions=True)
 
     def _on_exit(self, number: int, code: int) -> None:
         """Called by a process whose engine is gone; the lock that it held is free."""
@@ -108,6 +119,8 @@ class Slots:
         """Whenever no engine is active, make the first that is ready so; put the others to sleep."""
         while True:
             self._changed.clear()
+            if self._untold is not None:
+                self._tell(self._untold)
             for number, watch in enumerate(self._watches):
                 if watch.ready.is_set() and self._active is None and self._processes[number].try_lock():
                     await self._activate(number)
@@ -131,11 +144,13 @@ class Slots:
 
     async def _put_to_sleep(self, number: int) -> None:
         process = self._processes[number]
-        if self._sleeps and self._asleep.get(number) != process.starts:
-            if await _ask(process.engine.url, "/sleep?level=1"):
-                self._asleep[number] = process.starts
-            else:
-                log.warning("engine_does_not_sleep", url=process.engine.url)
+        if not self._sleeps or self._put_down.get(number) == process.starts:
+            return
+        self._put_down[number] = process.starts  # once for each start: one that refuses goes on refusing
+        if await _ask(process.engine.url, "/sleep?level=1"):
+            self._asleep[number] = process.starts
+        else:
+            log.warning("engine_does_not_sleep", url=process.engine.url)
 
     async def _drain(self) -> None:
         """Take nothing new, and let what is being answered go on for a while; the rest goes on elsewhere."""
@@ -149,7 +164,15 @@ class Slots:
                     await asyncio.sleep(CHECK_S)
 
     def _tell(self, url: str) -> None:
-        write_state(self._state_file, EngineState(f"{url}/v1" if url else "", self._epoch))
+        """Where the file cannot be written, on a full disk, it is tried again until it can."""
+        state = EngineState(f"{url}/v1" if url else "", self._epoch)
+        try:
+            write_state(self._state_file, state)
+            self._untold = None
+        except OSError as error:
+            if self._untold is None:
+                log.error("engine_state_not_written", error=type(error).__name__)
+            self._untold = url
 
 
 async def _ask(url: str, path: str) -> bool:

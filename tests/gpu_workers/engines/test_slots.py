@@ -179,3 +179,28 @@ def test_a_file_that_is_missing_or_broken_names_no_engine(tmp_path: Path) -> Non
     file.write_text("{")
     assert reader.current() == EngineState()
     assert ActiveEngine("http://fixed").current() == EngineState("http://fixed")
+
+
+async def test_an_engine_that_cannot_be_started_ends_the_supervisor_and_leaves_nothing(tmp_path: Path) -> None:
+    missing = EngineCommand([str(tmp_path / "none")], passed_on_environment(), "http://127.0.0.1:1")
+    host = Host(tmp_path, "d", [simulated(), missing])
+    with pytest.raises(FileNotFoundError):
+        async with asyncio.timeout(PATIENCE_S):
+            await host.slots.run(asyncio.Event())
+    assert all(process.pid is None for process in host.slots._processes)
+
+
+async def test_a_file_that_cannot_be_written_is_written_as_soon_as_it_can(tmp_path: Path) -> None:
+    in_its_way = tmp_path / "d.engine.new"
+    in_its_way.mkdir()  # as a full disk would be
+    async with Host(tmp_path, "d", [simulated()]).running() as host:
+        await until(lambda: host.slots._watches[0].ready.is_set(), "it is ready")
+        await asyncio.sleep(0.3)
+        assert host.active.url == ""
+        in_its_way.rmdir()
+        first = await until(lambda: host.active.url, "it is told")
+        in_its_way.mkdir()
+        os.kill(host.pid_of(first), signal.SIGKILL)
+        await until(lambda: host.slots._processes[0].starts == 2, "it is started again all the same")
+        in_its_way.rmdir()
+        await until(lambda: host.active.epoch == 2, "and told again")
