@@ -185,7 +185,7 @@ class Runner:
 
     async def _assert_priority(self) -> None:
         """An engine that takes requests as they come would let batch delay people: it is not counted on."""
-        if await honours_priority(self._engine, self._settings.max_running):
+        if await honours_priority(self._engine, self._settings.max_running, self._settings.context_length):
             self._asserted = True
         else:
             self._fault = "its engine does not honour priorities (vLLM: --scheduling-policy priority)"

@@ -27,10 +27,9 @@ QUICK = Timing(ttft_ms=5, itl_ms=1, sigma=0.25, seed=0)
 
 @asynccontextmanager
 async def simulated(
-    timing: Timing = QUICK, api_key: str = "key", *, places: int = 0, by_priority: bool = True
+    timing: Timing = QUICK, api_key: str = "key", *, places: int = 0, by_priority: bool = True, context: int = 4096
 ) -> AsyncIterator[str]:
     port = free_port()
-    context = 100 if not places else 4096
     app = SimulatedServer("simulated", DEFAULT_TEXT, timing, context, api_key, places, by_priority=by_priority)
     config = uvicorn.Config(app, port=port, log_level="warning", lifespan="off", access_log=False)
     server = uvicorn.Server(config)
@@ -113,7 +112,7 @@ async def test_an_answer_that_is_left_open_after_its_last_event_holds_nobody_up(
 
 
 async def test_a_prompt_that_does_not_fit_is_refused_in_our_words() -> None:
-    async with simulated() as url, engine_at(url) as engine:
+    async with simulated(context=100) as url, engine_at(url) as engine:
         with pytest.raises(EngineRefused) as caught:
             await items(engine, task(messages=(ChatMessage("user", "word " * 200),)))
     assert caught.value.code == "context_length_exceeded"
