@@ -82,7 +82,7 @@ def plan_of(deployment: Deployment, settings: SageMakerSettings) -> Plan:
         raise PlanError(f"{deployment}: engine is not SageMaker.")
     if deployment.model_version.source_kind != SourceKind.S3:
         raise PlanError(f"{deployment}: the model version's source must be on S3.")
-    slug = f"bursar-{deployment.slug}"[:50].rstrip("-_").replace("_", "-")
+    slug = _resource_name(f"bursar-{deployment.slug}")
     model = _named("ModelName", slug, _model(deployment, settings))
     config = _named("EndpointConfigName", slug, _endpoint_config(settings))
     return Plan(
@@ -97,6 +97,12 @@ def plan_of(deployment: Deployment, settings: SageMakerSettings) -> Plan:
             "RuntimeConfig": {"CopyCount": deployment.desired_replicas},
         },
     )
+
+
+def _resource_name(name: str) -> str:
+    """Letters, digits and hyphens, at most 50; one that had to be changed carries a digest, so that no two meet."""
+    exact = name[:50].replace("_", "-").rstrip("-")
+    return exact if exact == name else f"{exact[:41].rstrip('-')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _named(field: str, slug: str, parameters: dict[str, Any]) -> dict[str, Any]:

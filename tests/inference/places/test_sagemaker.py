@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -26,6 +27,14 @@ NAME = "bursar-chat"
 def deployment(**changes: Any) -> Deployment:
     version = ModelVersion(name="m", version="1", source_kind="s3", source="s3://bucket/m", context_length=4096)
     return Deployment(**{"slug": "chat", "engine": EngineKind.SAGEMAKER, "model_version": version} | changes)
+
+
+def test_names_that_had_to_be_changed_do_not_meet() -> None:
+    slugs = ["a-b", "a_b", "x" * 60, "x" * 59 + "y", "x" * 42 + "_", "x" * 43 + "-"]
+    names = [plan_of(deployment(slug=slug), SETTINGS).endpoint["EndpointName"] for slug in slugs]
+    assert names[0] == "bursar-a-b"
+    assert len(set(names)) == len(slugs)
+    assert all(re.fullmatch(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", name) for name in names)
 
 
 @pytest.fixture
