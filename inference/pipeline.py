@@ -169,9 +169,9 @@ class Pipeline:
         """Whether a worker that lives and has lost its engine has one again, waited for."""
         fleet = self._dispatcher.fleet
         places = {candidate.deployment for candidate in routing.find_candidates(model, exchange.catalog)}
-        if not any(beat.deployment in places and not beat.engine_ready for beat in fleet.current().workers.values()):
-            return False
-        return await fleet.wait_ready(sorted(places), timeout_s=FAILOVER_WAIT_S) is not None
+        beats = [beat for beat in fleet.current().workers.values() if beat.deployment in places]
+        coming = any(not (beat.engine_ready or beat.fault) for beat in beats)  # a fault does not go away by waiting
+        return coming and await fleet.wait_ready(sorted(places), timeout_s=FAILOVER_WAIT_S) is not None
 
     def _decide(self, exchange: Exchange, reservation: Reservation) -> Decision:
         facts = structs.replace(
