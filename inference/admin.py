@@ -17,8 +17,7 @@ import inference.evaluation.admin
 import inference.routing.admin  # noqa: F401 - their pages are registered with these
 from compliance.access import RecordAdmin, RecordInline
 from compliance.audit.models import Entry, EntryKind
-from inference.exchange_models import Attempt, Exchange
-from inference.mirroring import NUMBER as MIRROR
+from inference.exchange_models import MIRROR_NUMBER, Attempt, Exchange
 from inference.routing.explanation import parse_explanation
 
 
@@ -30,7 +29,7 @@ class AttemptInline(RecordInline):
 
     @admin.display(description="Attempt")
     def turn(self, row: Attempt) -> str:
-        return "mirror" if row.number >= MIRROR else str(row.number)
+        return "mirror" if row.number >= MIRROR_NUMBER else str(row.number)
 
     @admin.display(description="Queued (ms)")
     def queued(self, row: Attempt) -> str:

@@ -87,6 +87,10 @@ class AttemptStatus(models.TextChoices):
     LOST = "lost", "Worker lost"
 
 
+# Attempts of the answer itself are counted from one; its mirror's stands apart from them.
+MIRROR_NUMBER = 100
+
+
 class Attempt(models.Model):
     """One try of an exchange on one worker."""
 

@@ -17,6 +17,7 @@ from inference.catalog import Candidate
 from inference.dispatch import Dispatcher, Prompt
 from inference.errors import Refusal, log_unexpected
 from inference.events import DEADLINE_S
+from inference.exchange_models import MIRROR_NUMBER
 from inference.exchanges import insert_attempt
 from inference.generation import Generation
 from inference.routing.live import LiveState
@@ -24,8 +25,6 @@ from inference.routing.live import LiveState
 log = structlog.get_logger(__name__)
 
 MAX_AT_ONCE = 32
-# Attempts of the answer itself are counted from one; its mirror's stands apart from them.
-NUMBER = 100
 
 
 class Mirrors:
@@ -72,7 +71,7 @@ class Mirrors:
             await generation.close()
             self._live.ended(copy.exchange_id, *ending(generation.attempts), time.monotonic())
         for attempt in generation.attempts:
-            self._writer.submit([insert_attempt(exchange, NUMBER, attempt)])
+            self._writer.submit([insert_attempt(exchange, MIRROR_NUMBER, attempt)])
 
     async def _read(self, generation: Generation, copy: UUID) -> None:
         """The text is nobody's: it is counted by the engine and forgotten here."""

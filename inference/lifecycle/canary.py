@@ -15,6 +15,7 @@ from uuid import UUID
 import structlog
 from django.db import connection, transaction
 
+from inference.exchange_models import MIRROR_NUMBER
 from inference.lifecycle.actions import at_once
 from inference.lifecycle.canary_policy import CanaryPolicy
 from inference.lifecycle.effect import catch_up, database_time
@@ -30,7 +31,6 @@ LONG, SHORT = timedelta(hours=1), timedelta(minutes=5)
 BURN = 14.4
 # A canary is at fault where it fails at least twice as often as what answers beside it.
 WORSE = 2.0
-FIRST_MIRROR = 100
 
 # Exchanges are found by their identifiers, which sort by time: no index of its own in the request's way.
 COUNT = """
@@ -62,7 +62,10 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`live` are the live versions of the same name, over the long window. `held_back` says why nothing is done."""
+    """`live` are the live versions of the same name, over the long window.
+
+    `held_back`: it burns and stays, since they do not answer much better.
+    """
 
     long: Count
     short: Count
@@ -128,7 +131,7 @@ def judge(version: ModelVersion, policy: CanaryPolicy, step: LifecycleStep, now:
 def _count(versions: list[UUID], ttft_ms: int, began: datetime, now: datetime) -> tuple[Count, Count]:
     long, short = max(began, now - LONG), max(began, now - SHORT)
     values: dict[str, Any] = {"versions": versions, "ttft_ms": ttft_ms, "faults": sorted(FAULTS)}
-    values |= {"long": long, "short": short, "first": _first_id(long), "mirror": FIRST_MIRROR}
+    values |= {"long": long, "short": short, "first": _first_id(long), "mirror": MIRROR_NUMBER}
     with connection.cursor() as cursor:
         cursor.execute(COUNT, values)
         of, bad, recent, recent_bad = cursor.fetchone()
