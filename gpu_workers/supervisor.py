@@ -6,7 +6,12 @@ import asyncio
 import signal
 import socket
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from urllib.parse import urlsplit
+
+import structlog
+from redis.asyncio import Redis
 
 from gpu_workers.connecting import connect
 from gpu_workers.engine_events import EventSender
@@ -16,6 +21,9 @@ from gpu_workers.engines.slots import Patience, Slots
 from gpu_workers.engines.vllm import vllm_command
 from gpu_workers.logging import configure_logging
 from gpu_workers.settings import SettingsError, WorkerSettings, load
+from gpu_workers.specification import SpecificationRefused, read_specification
+
+log = structlog.get_logger(__name__)
 
 
 def simulated_command(settings: WorkerSettings, port: int) -> EngineCommand:
@@ -26,12 +34,15 @@ def simulated_command(settings: WorkerSettings, port: int) -> EngineCommand:
     return EngineCommand(command, environment, f"http://127.0.0.1:{port}", settings.cores)
 
 
-def engine_commands(settings: WorkerSettings) -> list[EngineCommand]:
-    """The active engine and, where one is wanted, the one that stands by.
+def engine_commands(settings: WorkerSettings, arguments: Sequence[str] = ()) -> list[EngineCommand]:
+    """The active engine and, where one is wanted, the one that stands by. `arguments` are the model version's.
 
     Raises `SettingsError`: an attached server is not ours to run.
     """
-    makers = {"vllm": vllm_command, "simulated": simulated_command}
+    makers: dict[str, Callable[[WorkerSettings, int], EngineCommand]] = {
+        "vllm": partial(vllm_command, arguments=arguments),
+        "simulated": simulated_command,
+    }
     if settings.engine not in makers:
         raise SettingsError("An attached server or endpoint is run by its owner, not by this supervisor.")
     port = urlsplit(settings.engine_url).port
@@ -48,26 +59,51 @@ def _free_port() -> int:
 
 
 async def supervise(settings: WorkerSettings) -> None:
-    engines = engine_commands(settings)
-    directory = settings.run_directory
-    state = state_file(directory, settings.deployment)
+    engine_commands(settings)  # what is wrong with the settings is said at once
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     valkey = connect(settings.valkey_url)
-    slots = Slots(
+    try:
+        arguments = await _arguments(valkey, settings, stop)
+        if arguments is not None:
+            await _slots(settings, engine_commands(settings, arguments), valkey).run(stop)
+    finally:
+        await valkey.aclose()
+
+
+async def _arguments(valkey: Redis, settings: WorkerSettings, stop: asyncio.Event) -> Sequence[str] | None:
+    """Those of the model version; a simulation takes none. None when `stop` comes before the broker answers.
+
+    Raises `SpecificationRefused`.
+    """
+    if settings.engine == "simulated":
+        return ()
+    reading = asyncio.create_task(read_specification(valkey, settings.seal_key, settings.deployment))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not reading.done():
+        reading.cancel()
+        return None
+    specification = reading.result()
+    if specification is None:
+        log.warning("specification_not_told", deployment=settings.deployment)
+        return ()
+    log.info("specification", model=specification.model, arguments=list(specification.arguments))
+    return specification.arguments
+
+
+def _slots(settings: WorkerSettings, engines: Sequence[EngineCommand], valkey: Redis) -> Slots:
+    return Slots(
         engines,
-        directory / f"{settings.deployment}.engine.lock",
-        state,
+        settings.run_directory / f"{settings.deployment}.engine.lock",
+        state_file(settings.run_directory, settings.deployment),
         Patience(settings.silent_s, settings.stuck_s, settings.drain_s),
         sleeps=settings.shadow_sleeps,
         events=EventSender(valkey, settings.seal_key, settings.deployment, socket.gethostname()),
     )
-    try:
-        await slots.run(stop)
-    finally:
-        await valkey.aclose()
 
 
 def main() -> int:
@@ -75,7 +111,7 @@ def main() -> int:
     try:
         settings = load()
         asyncio.run(supervise(settings))
-    except SettingsError as error:
+    except (SettingsError, SpecificationRefused) as error:
         print(f"engine: {error}", file=sys.stderr)  # noqa: T201
         return 2
     except OSError as error:

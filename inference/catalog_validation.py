@@ -32,6 +32,15 @@ SOURCES: dict[str, tuple[re.Pattern[str], str]] = {
     ),
 }
 
+# Where the engine listens, what it is called, and what code it runs beside the model are the host's own to say.
+HOSTS_FLAGS = frozenset(
+    {
+        *("host", "port", "uds", "root-path", "model", "served-model-name", "config", "middleware", "headless"),
+        *("enable-log-requests", "enable-log-outputs", "log-config-file", "kv-events-config", "worker-extension-cls"),
+        *("otlp-traces-endpoint", "ssl-keyfile", "ssl-certfile", "ssl-ca-certs", "ssl-cert-reqs"),
+    }
+)
+
 # Whole words of a flag's name: --max-num-batched-tokens and --tokenizer hold no secret, --hf-token does.
 SECRET_WORDS = frozenset(
     {"key", "apikey", "token", "password", "passwd", "passphrase", "secret", "credential", "credentials", "auth"}
@@ -74,3 +83,7 @@ def _check_argument(number: int, argument: str) -> None:
         raise ValidationError(
             f"Argument {number} looks like a secret. Secrets belong into the environment of the worker's host."
         )
+    # Argument parsers take a flag that is cut short for the whole one.
+    flag = name.lstrip("-").replace("_", "-").lower()
+    if flag in HOSTS_FLAGS or (flag and name.startswith("--") and any(one.startswith(flag) for one in HOSTS_FLAGS)):
+        raise ValidationError(f"Argument {number} says what the worker's host says itself.")

@@ -7,7 +7,16 @@ from uuid import UUID
 
 from celery import shared_task
 
-from inference import crossing_mails, crossing_sweep, engine_events, engine_hours, overdue, reconcile, rollups
+from inference import (
+    crossing_mails,
+    crossing_sweep,
+    engine_events,
+    engine_hours,
+    overdue,
+    reconcile,
+    rollups,
+    specifications,
+)
 from inference.evaluation import actions as evaluation
 from inference.lifecycle import canary, effect
 
@@ -38,6 +47,11 @@ def apply_due_steps() -> int:
 @shared_task(name="inference.collect_engine_events")
 def collect_engine_events() -> int:
     return engine_events.collect_engine_events()
+
+
+@shared_task(name="inference.publish_specifications")
+def publish_specifications() -> int:
+    return specifications.publish_specifications()
 
 
 @shared_task(name="inference.send_crossing_mails")

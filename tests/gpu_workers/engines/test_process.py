@@ -143,7 +143,9 @@ def test_a_supervisor_that_ends_in_any_way_leaves_no_engine(ending: signal.Signa
     )
     try:
         process = psutil.Process(supervisor.pid)
-        wait_for(lambda: bool(process.children()), "the engine runs", PATIENCE_S)
+        # Between fork and exec a child still looks like its parent.
+        runs = "gpu_workers.engines.simulated"
+        wait_for(lambda: any(runs in child.cmdline() for child in process.children()), "the engine runs", PATIENCE_S)
         (engine,) = process.children()
         assert [name for name in engine.environ() if name.startswith("BURSAR_")] == ["BURSAR_ENGINE_API_KEY"]
         supervisor.send_signal(ending)

@@ -64,7 +64,7 @@ def test_a_checksum_is_kept_in_small_letters() -> None:
     "arguments",
     [
         ["--max-num-batched-tokens", "8192", "--tokenizer=/models/small", "--skip-tokenizer-init"],
-        ["--override-generation-config", '{"eos_token_id": 2}', "--ssl-keyfile", "/etc/tls/host.pem"],
+        ["--override-generation-config", '{"eos_token_id": 2}', "--chat-template", "/etc/templates/key.jinja"],
         [],
         None,
     ],
@@ -92,6 +92,20 @@ def test_what_looks_like_a_secret_is_refused_and_not_repeated(arguments: list[st
     with pytest.raises(ValidationError, match="looks like a secret") as caught:
         version(engine_arguments=arguments).full_clean()
     assert "abc" not in str(caught.value).lower()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--host", "10.0.0.1"], ["--ho=10.0.0.1"], ["--UDS", "/x"], ["--served_model_name=x"], ["--middleware", "a.b"]],
+)
+def test_what_the_host_says_itself_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(ValidationError, match="Argument 1 says what the worker's host says itself"):
+        version(engine_arguments=arguments).full_clean()
+
+
+@pytest.mark.parametrize("arguments", [["--model-impl", "auto"], ["--tensor-parallel-size", "8"], ["-tp", "2"]])
+def test_other_arguments_are_taken(arguments: list[str]) -> None:
+    version(engine_arguments=arguments).full_clean()
 
 
 @pytest.mark.parametrize("arguments", ["--x", {"a": 1}, [1], [""], ["a\n"], ["a" * 501], ["a"] * 65, [["a"]]])

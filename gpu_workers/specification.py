@@ -1,0 +1,67 @@
+"""What the catalog says of a deployment's engine, told to its hosts through the broker: sealed, a hash for each."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import structlog
+from msgspec import Struct
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from gpu_workers.identifiers import uuid7
+from gpu_workers.sealing import SealBroken, Sealer
+
+log = structlog.get_logger(__name__)
+
+RETRY_S = 1.0
+
+
+class Specification(Struct, frozen=True):
+    """`model` is the version's name and version; `arguments` are the engine's own, as they were approved."""
+
+    model: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+class SpecificationRefused(ValueError):
+    """What lies in the broker for this deployment was not told by a platform with this seal key."""
+
+
+_decoder = msgspec.msgpack.Decoder(Specification)
+
+
+def specification_key(deployment: str) -> str:
+    return f"bursar:specification:{deployment}"
+
+
+def sealed_fields(seal_key: bytes, deployment: str, specification: Specification) -> dict[str, bytes]:
+    """The hash that stands under `specification_key`."""
+    identifier = uuid7()
+    data = msgspec.msgpack.encode(specification)
+    return {"i": identifier.bytes, "s": Sealer(seal_key, identifier).seal(data, place=specification_key(deployment))}
+
+
+async def read_specification(valkey: Redis, seal_key: bytes, deployment: str) -> Specification | None:
+    """None where the platform has told nothing. Raises `SpecificationRefused`.
+
+    Waits for the broker: an engine that starts without its arguments is another engine.
+    """
+    while True:
+        try:
+            fields: Any = await valkey.hgetall(specification_key(deployment))
+            return _opened(seal_key, deployment, fields) if fields else None
+        except (RedisError, OSError) as error:
+            log.warning("specification_not_read", error=type(error).__name__)
+            await asyncio.sleep(RETRY_S)
+
+
+def _opened(seal_key: bytes, deployment: str, fields: dict[bytes, Any]) -> Specification:
+    try:
+        sealer = Sealer(seal_key, UUID(bytes=fields.get(b"i", b"")))
+        return _decoder.decode(sealer.open(fields.get(b"s", b""), place=specification_key(deployment)))
+    except (ValueError, SealBroken, msgspec.MsgspecError):
+        raise SpecificationRefused("the platform at this broker has another seal key.") from None
