@@ -11,8 +11,9 @@ from redis.asyncio import Redis
 
 from gpu_workers.acquaintance import JoinRefused, meet_platform, with_verified_certificate
 from gpu_workers.connecting import connect
-from gpu_workers.messages import WORKERS_KEY, Heartbeat, encode, owner_key, worker_key
+from gpu_workers.messages import WORKERS_KEY, owner_key, worker_key
 from gpu_workers.sealing import fingerprint
+from tests.gpu_workers.heartbeats import show_worker
 from tests.services import Services
 
 OURS, THEIRS = bytes(32), bytes(range(32))
@@ -30,21 +31,6 @@ async def broker(services: Services) -> AsyncIterator[Redis]:
 @pytest.fixture
 def url(services: Services, broker: Redis) -> str:
     return services.valkey.url(DATABASE)
-
-
-async def show_worker(broker: Redis, name: str, key: bytes) -> None:
-    beat = Heartbeat(
-        worker=name,
-        deployment="some",
-        engine="vllm",
-        engine_ready=True,
-        simulated=False,
-        running=0,
-        capacity=1,
-        seal=fingerprint(key),
-    )
-    await broker.set(worker_key(name), encode(beat))
-    await broker.sadd(WORKERS_KEY, name)
 
 
 async def test_an_empty_broker_has_nobody_to_compare_with(url: str) -> None:
@@ -67,7 +53,7 @@ async def test_workers_are_asked_where_no_web_process_runs(broker: Redis, url: s
     await broker.sadd(WORKERS_KEY, "long-gone")
     await broker.set(worker_key("garbled"), b"\xff\x00")
     await broker.sadd(WORKERS_KEY, "garbled")
-    await show_worker(broker, "gpu-1", OURS)
+    await show_worker(broker, "gpu-1", seal=fingerprint(OURS))
     assert await meet_platform(url, OURS)
     with pytest.raises(JoinRefused, match="another seal key"):
         await meet_platform(url, THEIRS)
@@ -75,7 +61,7 @@ async def test_workers_are_asked_where_no_web_process_runs(broker: Redis, url: s
 
 async def test_web_processes_decide_over_workers(broker: Redis, url: str) -> None:
     await broker.set(owner_key("web-1"), fingerprint(OURS))
-    await show_worker(broker, "gpu-1", THEIRS)
+    await show_worker(broker, "gpu-1", seal=fingerprint(THEIRS))
     assert await meet_platform(url, OURS)
     with pytest.raises(JoinRefused):
         await meet_platform(url, THEIRS)

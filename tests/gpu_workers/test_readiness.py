@@ -8,8 +8,9 @@ import pytest
 from redis.asyncio import Redis
 
 from gpu_workers.connecting import connect
-from gpu_workers.messages import WORKERS_KEY, Heartbeat, encode, worker_key
+from gpu_workers.messages import worker_key
 from gpu_workers.readiness import state_of
+from tests.gpu_workers.heartbeats import show_worker
 from tests.services import Services
 
 DATABASE = 10
@@ -23,36 +24,20 @@ async def broker(services: Services) -> AsyncIterator[Redis]:
     await client.aclose()
 
 
-async def show(broker: Redis, worker: str, *, ready: bool, fault: str = "") -> None:
-    beat = Heartbeat(
-        worker=worker,
-        deployment="some",
-        engine="vllm",
-        engine_ready=ready,
-        simulated=False,
-        running=0,
-        capacity=1,
-        seal="",
-        fault=fault,
-    )
-    await broker.set(worker_key(worker), encode(beat))
-    await broker.sadd(WORKERS_KEY, worker)
-
-
 async def test_it_goes_by_the_heartbeat_of_this_host_alone(broker: Redis, services: Services) -> None:
     url = services.valkey.url(DATABASE)
-    await show(broker, "gpu-0-x-1", ready=True)  # another pod, whose name begins as this one's
+    await show_worker(broker, "gpu-0-x-1", engine_ready=True)  # another pod, whose name begins as this one's
     assert await state_of(url, "gpu-0") == "no worker"
-    await show(broker, "gpu-0-7", ready=False)
+    await show_worker(broker, "gpu-0-7", engine_ready=False)
     assert await state_of(url, "gpu-0") == "the engine is not ready"
-    await show(broker, "gpu-0-7", ready=False, fault="its engine does not honour priorities")
+    await show_worker(broker, "gpu-0-7", engine_ready=False, fault="its engine does not honour priorities")
     assert await state_of(url, "gpu-0") == "its engine does not honour priorities"
-    await show(broker, "gpu-0-7", ready=True)
+    await show_worker(broker, "gpu-0-7", engine_ready=True)
     assert await state_of(url, "gpu-0") == ""
 
 
 async def test_a_heartbeat_that_has_ended_does_not_count(broker: Redis, services: Services) -> None:
-    await show(broker, "gpu-0-7", ready=True)
+    await show_worker(broker, "gpu-0-7", engine_ready=True)
     await broker.delete(worker_key("gpu-0-7"))
     assert await state_of(services.valkey.url(DATABASE), "gpu-0") == "no worker"
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from threading import Barrier
 from uuid import UUID, uuid4
 
 import pytest
@@ -22,6 +21,7 @@ from gpu_workers.identifiers import uuid7
 from gpu_workers.messages import owner_key
 from inference.exchange_models import Exchange, ExchangeStatus
 from inference.reconcile import reconcile_exchanges
+from tests.at_once import at_once
 from tests.console import people
 from tests.services import Services
 
@@ -104,19 +104,7 @@ def test_an_exchange_long_past_its_deadline_is_closed_even_if_its_owner_lives(
 
 def test_reconcilers_that_run_at_once_write_one_outcome_each(organisation: Organisation) -> None:
     lost = [opened(organisation) for _ in range(40)]
-    together = Barrier(4)
-
-    def reconcile() -> int:
-        try:
-            together.wait()
-            return reconcile_exchanges()
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(4) as threads:
-        closed = [future.result() for future in [threads.submit(reconcile) for _ in range(4)]]
-
-    assert sum(closed) == 40
+    assert sum(at_once(reconcile_exchanges)) == 40
     assert [outcomes(one) for one in lost] == [["unknown"]] * 40
 
 

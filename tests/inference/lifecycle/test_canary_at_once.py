@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
-from django.db import connection
 
 from inference.lifecycle.canary import watch_canaries
 from inference.lifecycle.models import LifecycleStep
 from inference.models import Deployment, ModelVersion
+from tests.at_once import at_once
 from tests.console import people
 from tests.inference.lifecycle.test_canary import BROKEN, MINUTE, NOW, answers
 from tests.inference.lifecycle.test_steps import promote
@@ -22,20 +20,8 @@ def test_it_is_taken_back_once_by_however_many_look() -> None:
     Deployment.objects.create(slug="at-once", model_version=canary, engine="simulated")
     promote(canary, people.superuser(organisation), people.superuser(organisation), "canary", NOW - 10 * MINUTE)
     answers(canary, organisation, 20, **BROKEN)
-    begin, taken = threading.Barrier(4), list[int]()
 
-    def look() -> None:
-        begin.wait()
-        taken.append(watch_canaries(NOW))
-        connection.close()
-
-    threads = [threading.Thread(target=look) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert sorted(taken) == [0, 0, 0, 1]
+    assert sorted(at_once(lambda: watch_canaries(NOW))) == [0, 0, 0, 1]
     assert LifecycleStep.objects.filter(model_version=canary, kind="revert").count() == 1
     # Others share the database: it is left as it was found.
     canary.steps.exclude(reverts=None).delete()
