@@ -17,6 +17,7 @@ from gpu_workers.attempts import Attempts
 from gpu_workers.connecting import connect
 from gpu_workers.engine_state import ActiveEngine, state_file
 from gpu_workers.engines.base import Engine
+from gpu_workers.engines.metrics import EngineLoad
 from gpu_workers.engines.openai import OpenAIEngine
 from gpu_workers.messages import (
     CANCEL_CHANNEL,
@@ -36,6 +37,8 @@ from gpu_workers.settings import WorkerSettings
 log = structlog.get_logger(__name__)
 
 SHORTEST_BEAT_S = 0.1
+# Together with the beat's own rhythm less than a heartbeat lives.
+ENGINE_ANSWERS_S = 1.5
 # Sweeps in which an owner shows no sign of life before its attempts are given up.
 OWNER_MISSED_SWEEPS = 3
 
@@ -144,8 +147,7 @@ class Runner:
 
     async def _publish_heartbeat(self) -> None:
         settings, active = self._settings, self._active.current()
-        load = await self._engine.load()
-        answers = await self._engine.is_ready()
+        load, answers = await self._ask_engine()
         if answers and self._asserting is None:
             self._asserting = asyncio.create_task(self._assert_priority(), name="priority")
         ready = answers and self._asserted
@@ -176,6 +178,15 @@ class Runner:
             pipe.set(worker_key(settings.worker), encode(beat), px=HEARTBEAT_TTL_MS)
             pipe.sadd(WORKERS_KEY, settings.worker)
             await pipe.execute()
+
+    async def _ask_engine(self) -> tuple[EngineLoad, bool]:
+        """Its load, and whether it answers. One that stands still must not keep the heartbeat until it has expired."""
+        try:
+            async with asyncio.timeout(ENGINE_ANSWERS_S):
+                load, answers = await asyncio.gather(self._engine.load(), self._engine.is_ready())
+                return load, answers
+        except TimeoutError:
+            return EngineLoad(), False
 
     def _rate(self, generated: int) -> float:
         """Tokens a second since the last look; an engine that has started anew begins at nothing."""
