@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import msgspec
 from redis.asyncio import Redis
@@ -21,21 +20,6 @@ _FINGERPRINT = re.compile(rb"[0-9a-f]{16}\Z")
 
 class JoinRefused(ValueError):
     """This host cannot join. The message says why in one line, without a password, token or key."""
-
-
-def with_verified_certificate(valkey_url: str) -> str:
-    """The address with what makes both clients check the broker's certificate: Celery's does not unless it is told.
-
-    Raises `JoinRefused` for what is no URL.
-    """
-    try:
-        parts = urlsplit(valkey_url)
-    except ValueError:
-        raise JoinRefused(_NO_ADDRESS) from None
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    if parts.scheme != "rediss" or any(name == "ssl_cert_reqs" for name, _ in query):
-        return valkey_url
-    return urlunsplit(parts._replace(query=urlencode([*query, ("ssl_cert_reqs", "required")])))
 
 
 async def meet_platform(valkey_url: str, seal_key: bytes) -> bool:

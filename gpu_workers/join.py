@@ -18,7 +18,7 @@ from typing import NoReturn, get_args
 
 import structlog
 
-from gpu_workers.acquaintance import JoinRefused, meet_platform, with_verified_certificate
+from gpu_workers.acquaintance import JoinRefused, meet_platform
 from gpu_workers.children import run_together
 from gpu_workers.enrolment import Enrolment, TokenRefused, read_token
 from gpu_workers.logging import configure_logging
@@ -102,7 +102,7 @@ def _token(options: argparse.Namespace) -> str:
 def _set_environment(options: argparse.Namespace, enrolment: Enrolment) -> None:
     """What the supervisor, the worker and `load` read. A flag goes before a variable that is there already."""
     given = {
-        "BURSAR_VALKEY_URL": with_verified_certificate(options.broker or os.environ.get("BURSAR_VALKEY_URL", "")),
+        "BURSAR_VALKEY_URL": options.broker or os.environ.get("BURSAR_VALKEY_URL", ""),
         "BURSAR_SEAL_KEY": enrolment.seal_key.hex(),
         "BURSAR_DEPLOYMENT": enrolment.deployment,
         "BURSAR_ENGINE": options.engine,

@@ -143,16 +143,3 @@ def load() -> WorkerSettings:
         zone=os.environ.get("BURSAR_ZONE", "")[:40],
         drain_s=_whole_number("BURSAR_ENGINE_DRAIN_S", 5),
     )
-
-
-def broker_url(valkey_url: str) -> str:
-    """The same Valkey as Celery writes it: kombu has its own form for a Unix socket."""
-    from urllib.parse import parse_qs, quote, urlsplit
-
-    parts = urlsplit(valkey_url)
-    if parts.scheme != "unix":
-        return valkey_url
-    query = parse_qs(parts.query)
-    password = query.get("password", [""])[0]
-    credentials = f":{quote(password, safe='')}@" if password else ""
-    return f"redis+socket://{credentials}{parts.path}?virtual_host={query.get('db', ['0'])[0]}"

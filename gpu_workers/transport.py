@@ -6,7 +6,7 @@ import os
 
 from celery import Celery
 
-from gpu_workers.settings import broker_url
+from gpu_workers.broker import broker_url
 
 GENERATE = "gpu_workers.generate"
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator
 
 import pytest
-from kombu import Connection
 from redis.asyncio import Redis
 
-from gpu_workers.acquaintance import JoinRefused, meet_platform, with_verified_certificate
+from gpu_workers.acquaintance import JoinRefused, meet_platform
 from gpu_workers.connecting import connect
 from gpu_workers.messages import WORKERS_KEY, owner_key, worker_key
 from gpu_workers.sealing import fingerprint
@@ -79,7 +77,7 @@ async def test_web_processes_decide_over_workers(broker: Redis, url: str) -> Non
 )
 async def test_a_broker_that_is_not_there_is_one_line_without_its_password(address: str, said: str) -> None:
     with pytest.raises(JoinRefused, match=said) as refused:
-        await meet_platform(with_verified_certificate(address), OURS)
+        await meet_platform(address, OURS)
     assert "hidden" not in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -87,22 +85,3 @@ async def test_a_broker_that_is_not_there_is_one_line_without_its_password(addre
 async def test_a_wrong_password_is_named_as_one(services: Services) -> None:
     with pytest.raises(JoinRefused, match="password"):
         await meet_platform(f"unix://{services.valkey.socket}?password=hidden", OURS)
-
-
-@pytest.mark.parametrize(
-    ("given", "used"),
-    [
-        ("rediss://:pw@broker:6380/0", "rediss://:pw@broker:6380/0?ssl_cert_reqs=required"),
-        ("rediss://broker/0?ssl_ca_certs=%2Fca", "rediss://broker/0?ssl_ca_certs=%2Fca&ssl_cert_reqs=required"),
-        ("rediss://broker/0?ssl_cert_reqs=none", "rediss://broker/0?ssl_cert_reqs=none"),
-        ("redis://broker/0", "redis://broker/0"),
-    ],
-)
-def test_celery_is_told_to_check_the_brokers_certificate(given: str, used: str) -> None:
-    assert with_verified_certificate(given) == used
-    if used.endswith("required"):
-        assert Connection(used).ssl["ssl_cert_reqs"] == ssl.CERT_REQUIRED
-
-
-def test_celery_would_not_check_it_untold() -> None:
-    assert Connection("rediss://broker/0").ssl["ssl_cert_reqs"] == ssl.CERT_NONE

@@ -17,9 +17,9 @@ from celery import Celery
 from redis.asyncio import Redis
 
 from console.local.ports import free_port
+from gpu_workers.broker import broker_url
 from gpu_workers.messages import CANCEL_CHANNEL, Delta, Done, GenerateTask, encode, owner_key, worker_key
 from gpu_workers.sealing import Sealer, task_place
-from gpu_workers.settings import broker_url
 from gpu_workers.streams import set_members
 from gpu_workers.transport import GENERATE
 from tests.gpu_workers.replies import frames_of

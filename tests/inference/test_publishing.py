@@ -12,8 +12,8 @@ from kombu import Connection
 from kombu.transport.redis import Channel
 from redis.asyncio import Redis
 
+from gpu_workers.broker import broker_url
 from gpu_workers.connecting import connect
-from gpu_workers.settings import broker_url
 from gpu_workers.transport import GENERATE, configure_transport
 from inference.dispatch import QUEUE_PRIORITIES
 from inference.publishing import PRIORITY_STEPS, TaskMessages, list_of
