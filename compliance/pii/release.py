@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from compliance.pii.findings import Finding, mask, without_overlaps
+from compliance.pii.recognizers.addresses import JOINING
+from compliance.pii.recognizers.names import EXPECTS_NAME, NOT_A_NAME, PARTICLES, mentions, name_parts
 
 Find = Callable[[str], Awaitable[list[Finding]]]
 
@@ -36,8 +38,6 @@ COMMON = frozenset(
     your
     """.split()  # noqa: SIM905 - a list of words reads as one
 )
-# Small words inside names. They begin no run, and end none either.
-PARTICLES = frozenset("al ap bin da de del della den der di dos du el ibn la le ten ter van vom von zu zur".split())  # noqa: SIM905
 _TRIM = "\"'([{<*_`#.,;:!?)]}>-–—…“”‘’"
 
 
@@ -53,7 +53,7 @@ def could_be_personal(word: str) -> bool:
 
 def could_join(word: str) -> bool:
     """Whether `word` could stand inside personal data that began before it: "(212) - 555", "van der Berg"."""
-    return word.strip() in PARTICLES or not any(character.isalnum() for character in word)
+    return word.strip() in PARTICLES | JOINING or not any(character.isalnum() for character in word)
 
 
 @dataclass
@@ -66,6 +66,7 @@ class AnswerRelease:
     _held: str = ""
     _context: str = ""
     _released: int = 0
+    _names: set[str] = field(default_factory=set)
 
     async def feed(self, text: str) -> str:
         """What may be released now that `text` is known, possibly nothing."""
@@ -85,13 +86,21 @@ class AnswerRelease:
         return word + await self._release_held("")
 
     async def _take(self, word: str) -> str:
-        if could_be_personal(word) or (self._held and could_join(word)):
+        if could_be_personal(word) or (self._held and could_join(word)) or self._could_be_name(word):
             self._held += word
             return await self._shorten_run() if len(self._held) > MAX_RUN else ""
         if self._held:
             return await self._release_held(word)
         self._note_released(word)
         return word
+
+    def _could_be_name(self, word: str) -> bool:
+        """Names in small letters: one that was introduced just now, or that was masked before."""
+        bare = word.strip().strip(_TRIM)
+        if not bare or bare.lower() in NOT_A_NAME:
+            return False
+        before = (self._context + self._held)[-CONTEXT:]
+        return bare in self._names or bool(EXPECTS_NAME.search(before + word[: len(word) - len(word.lstrip())]))
 
     async def _release_held(self, follower: str) -> str:
         """The held run, inspected and masked, and then `follower`, which is part of the context."""
@@ -117,7 +126,8 @@ class AnswerRelease:
     async def _find_in_run(self, run: str) -> list[Finding]:
         """Findings in `run`, in its own coordinates; one that began in the context keeps the part inside."""
         before = len(self._context)
-        found = await self.find(self._context + run)
+        text = self._context + run
+        found = without_overlaps([*await self.find(text), *mentions(text, self._names)])
         # White space between the two parts belongs to neither.
         first = before + len(run) - len(run.lstrip())
         inside = []
@@ -128,6 +138,7 @@ class AnswerRelease:
         return without_overlaps(inside)
 
     def _mask_and_note(self, text: str, findings: list[Finding]) -> str:
+        self._names |= name_parts(text, findings)
         self.findings += [
             Finding(f.start + self._released, f.end + self._released, f.entity, f.score) for f in findings
         ]
