@@ -9,7 +9,9 @@ from uuid import UUID
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.contrib.auth.models import AbstractUser
+from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -25,6 +27,7 @@ from compliance.access import ModelAdmin, RecordAdmin, RecordInline, TabularInli
 from gpu_workers.messages import Heartbeat
 from inference.engine_events import replicas_of
 from inference.engine_models import EngineEvent
+from inference.fitting.admin import fit_page
 from inference.four_eyes import SecondPersonNeeded
 from inference.lifecycle import actions
 from inference.lifecycle.canary_policy import CanaryPolicy
@@ -102,7 +105,7 @@ class ModelVersionAdmin(SteppedAdmin):
             {
                 "fields": [
                     *("source_kind", "source", "checksum", "licence", "parameters_total", "parameters_active"),
-                    *("quantization", "context_length"),
+                    *("quantization", "context_length", "kv_bytes_per_token"),
                 ]
             },
         ),
@@ -111,7 +114,8 @@ class ModelVersionAdmin(SteppedAdmin):
         ("Dates", {"fields": ["embargo_until", "retires_at"]}),
     ]
     inlines = [CanaryInline, StepInline]
-    actions_detail = ["propose", "approve", "withdraw", "revert", "retire"]
+    actions_detail = ["propose", "approve", "withdraw", "revert", "retire", "fit"]
+    looks = frozenset({"fit"})
 
     def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:
         if obj is None:
@@ -184,6 +188,13 @@ class ModelVersionAdmin(SteppedAdmin):
     def retire(self, request: HttpRequest, object_id: str) -> HttpResponse:
         about = "It answers nobody from now on. What is being answered ends; what is under way is withdrawn."
         return self._step(request, object_id, actions.retire, "Retire", about)
+
+    @action(description="Fit check", url_path="fit", icon="memory")  # type: ignore[untyped-decorator]
+    def fit(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        row = self.get_object(request, unquote(object_id))
+        if row is None or not self.has_view_permission(request, row):
+            raise PermissionDenied
+        return fit_page(self, request, row)
 
     def _step(
         self,
