@@ -114,7 +114,7 @@ class ModelVersionAdmin(SteppedAdmin):
         ("Dates", {"fields": ["embargo_until", "retires_at"]}),
     ]
     inlines = [CanaryInline, StepInline]
-    actions_detail = ["propose", "approve", "withdraw", "revert", "retire", "fit"]
+    actions_detail = ["fit", "propose", "approve", "withdraw", "revert", "retire"]
     looks = frozenset({"fit"})
 
     def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from django.core.validators import MaxValueValidator, MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, URLValidator
 from django.db import models
 from django.db.models import Q
 
@@ -28,7 +28,9 @@ class Accelerator(models.Model):
     )
     fp8_native = models.BooleanField("FP8 native", default=False, help_text="Else FP8 is for weights only.")
     nvfp4_native = models.BooleanField("NVFP4 native", default=False, help_text="Else NVFP4 is for weights only.")
-    source = models.URLField(max_length=300, help_text="Where the figures are published.")
+    source = models.CharField(
+        max_length=300, validators=[URLValidator(schemes=["https"])], help_text="Where the figures are published."
+    )
     usd_per_hour = models.DecimalField(
         "price (USD/h)",
         max_digits=12,

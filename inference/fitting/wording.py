@@ -36,14 +36,9 @@ def needs(report: Report) -> Iterator[tuple[str, str]]:
 def rows(report: Report) -> Iterator[tuple[str, ...]]:
     """By accelerator, in the order of `HEADINGS`."""
     for fit in report.fits:
-        yield (
-            fit.card.name,
-            size(fit),
-            one_node(report, fit),
-            _usd(fit.usd_per_month),
-            _tpot(fit),
-            _computes(report, fit),
-        )
+        cost = fit.usd_per_month.quantize(Decimal(1), ROUND_HALF_UP)
+        computes = "native" if fit.is_native else "weight-only"
+        yield fit.card.name, size(fit), one_node(fit), f"{cost:,}", f"{fit.best_tpot_ms:.2f} ms", computes
 
 
 def size(fit: Fit) -> str:
@@ -52,23 +47,9 @@ def size(fit: Fit) -> str:
     return f"{fit.count} ({fit.nodes} nodes of {NODE})"
 
 
-def one_node(report: Report, fit: Fit) -> str:
+def one_node(fit: Fit) -> str:
     usable = gigabytes(fit.card.usable * NODE)
     return f"fits, {usable} usable" if fit.fits_one_node else f"does not fit, {usable} usable"
-
-
-def _usd(amount: Decimal) -> str:
-    return f"{amount.quantize(Decimal(1), ROUND_HALF_UP):,}"
-
-
-def _tpot(fit: Fit) -> str:
-    return f"{fit.best_tpot_ms:.2f} ms"
-
-
-def _computes(report: Report, fit: Fit) -> str:
-    if fit.is_native:
-        return "native"
-    return "weight-only"
 
 
 def notes(report: Report) -> Iterator[str]:
@@ -80,7 +61,10 @@ def notes(report: Report) -> Iterator[str]:
         "Best TPOT is a bound: the weights that a token uses, read once by all at their full bandwidth. Nodes that take"
         " turns (pipeline parallel) need it as many times over as there are nodes."
     )
-    yield "Weight-only: the weights are widened to 16 bits as they are read, so that memory is saved and computing is not."
+    yield "Weight-only: the weights are widened to 16 bits as they are read, which saves memory and no computing."
     if report.priced_from and report.priced_to:
         days = sorted({report.priced_from.isoformat(), report.priced_to.isoformat()})
-        yield f"Prices are assumptions, set {' to '.join(days)}, for {HOURS_PER_MONTH} hours a month; the accelerators' table has them."
+        yield (
+            f"Prices are assumptions, set {' to '.join(days)}, for {HOURS_PER_MONTH} hours a month; the accelerators'"
+            " table has them."
+        )

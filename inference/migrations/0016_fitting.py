@@ -119,7 +119,14 @@ class Migration(migrations.Migration):
                         default=False, help_text="Else NVFP4 is for weights only.", verbose_name="NVFP4 native"
                     ),
                 ),
-                ("source", models.URLField(help_text="Where the figures are published.", max_length=300)),
+                (
+                    "source",
+                    models.CharField(
+                        help_text="Where the figures are published.",
+                        max_length=300,
+                        validators=[django.core.validators.URLValidator(schemes=["https"])],
+                    ),
+                ),
                 (
                     "usd_per_hour",
                     models.DecimalField(

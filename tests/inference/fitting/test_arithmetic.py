@@ -38,10 +38,10 @@ cards = st.builds(
 @pytest.mark.parametrize(
     ("quantization", "expected"),
     [
-        ("none", 8_000_000_000),  # 4·10⁹ × 2 bytes
-        ("fp8", 4_000_976_563),  # 4·10⁹ × (8 + 1/512) bits, rounded up
-        ("int4-awq", 2_078_125_000),  # 4·10⁹ × 4.15625 bits
-        ("nvfp4", 2_250_000_000),  # 4·10⁹ × 4.5 bits
+        ("none", 8_000_000_000),  # 4·10⁹ * 2 bytes
+        ("fp8", 4_000_976_563),  # 4·10⁹ * (8 + 1/512) bits, rounded up
+        ("int4-awq", 2_078_125_000),  # 4·10⁹ * 4.15625 bits
+        ("nvfp4", 2_250_000_000),  # 4·10⁹ * 4.5 bits
     ],
 )
 def test_weights_have_their_bits_and_scales(quantization: str, expected: int) -> None:
@@ -50,17 +50,17 @@ def test_weights_have_their_bits_and_scales(quantization: str, expected: int) ->
 
 def test_2400_billion_at_nvfp4_do_not_fit_on_eight_a100_and_do_on_eight_b300() -> None:
     assert LARGE.weight_bytes == 1350 * GB
-    assert A100.usable * NODE == 544 * GB  # 8 × 80 × 0.85
+    assert A100.usable * NODE == 544 * GB  # 8 * 80 * 0.85
     assert not fits(LARGE, A100, 8)
     on_a100 = fit(LARGE, A100)
     # 1,350 / 68 = 19.9: 20 of them, and whole nodes are 24.
     assert (on_a100.count, on_a100.nodes, on_a100.tensor_parallel, on_a100.fits_one_node) == (24, 3, 8, False)
     assert not on_a100.is_native
     on_b300 = fit(LARGE, B300)
-    # 288 × 0.85 = 244.8, and 1,350 / 244.8 = 5.5: the next power of two is 8.
+    # 288 * 0.85 = 244.8, and 1,350 / 244.8 = 5.5: the next power of two is 8.
     assert (on_b300.count, on_b300.nodes, on_b300.fits_one_node, on_b300.is_native) == (8, 1, True, True)
     assert on_b300.usd_per_month == 8 * 8 * 730
-    # 95·10⁹ × 4.5 / 8 bytes over 8 × 8·10¹² bytes a second
+    # 95·10⁹ * 4.5 / 8 bytes over 8 * 8·10¹² bytes a second
     assert on_b300.best_tpot_ms == pytest.approx(0.834961, rel=1e-5)
 
 
