@@ -171,6 +171,7 @@ class Runner:
             tokens_per_s=self._rate(load.generated),
             engine_version=self._engine_version,
             zone=settings.zone,
+            model_checksum=active.model_checksum,
         )
         async with self._valkey.pipeline(transaction=False) as pipe:
             pipe.set(worker_key(settings.worker), encode(beat), px=HEARTBEAT_TTL_MS)

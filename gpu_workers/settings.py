@@ -49,6 +49,8 @@ class WorkerSettings:
     sagemaker_region: str = ""
     sagemaker_endpoint: str = ""
     sagemaker_component: str = ""
+    engine_profile: str = ""
+    model_checksum: str = ""
 
 
 def _required(name: str) -> str:
@@ -100,6 +102,13 @@ def _of_engine(name: str, *, sagemaker: bool) -> str:
     return _required(name) if (_engine_kind() == "sagemaker") is sagemaker else os.environ.get(name, "")
 
 
+def _model_checksum() -> str:
+    found = os.environ.get("BURSAR_MODEL_CHECKSUM", "").strip().lower()
+    if found and (len(found) != 64 or set(found) - set("0123456789abcdef")):
+        raise SettingsError("BURSAR_MODEL_CHECKSUM must be 64 hexadecimal digits.")
+    return found
+
+
 def seal_key() -> bytes:
     """The key that web processes and workers share. Raises `SettingsError`."""
     try:
@@ -131,6 +140,8 @@ def load() -> WorkerSettings:
         sagemaker_region=_of_engine("BURSAR_SAGEMAKER_REGION", sagemaker=True),
         sagemaker_endpoint=_of_engine("BURSAR_SAGEMAKER_ENDPOINT", sagemaker=True),
         sagemaker_component=os.environ.get("BURSAR_SAGEMAKER_COMPONENT", ""),
+        engine_profile=os.environ.get("BURSAR_ENGINE_PROFILE", ""),
+        model_checksum=_model_checksum(),
         worker=f"{socket.gethostname()}-{os.getpid()}",
         run_directory=Path(os.environ.get("BURSAR_RUN_DIRECTORY", "") or default_run_directory()),
         supervised=os.environ.get("BURSAR_ENGINE_SUPERVISED", "1") == "1" and _engine_kind() in ("vllm", "simulated"),

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 import sys
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpu_workers.connecting import connect
@@ -15,6 +16,7 @@ from gpu_workers.engines.process import EngineCommand, passed_on_environment
 from gpu_workers.engines.slots import Patience, Slots
 from gpu_workers.engines.vllm import vllm_command
 from gpu_workers.logging import configure_logging
+from gpu_workers.model_directory import verify
 from gpu_workers.settings import SettingsError, WorkerSettings, load
 
 
@@ -22,6 +24,7 @@ def simulated_command(settings: WorkerSettings, port: int) -> EngineCommand:
     command = [sys.executable, "-m", "gpu_workers.engines.simulated", "--port", str(port)]
     command += ["--model", settings.engine_model, "--context-length", str(settings.context_length)]
     command += ["--max-running", str(settings.max_running)]
+    command += ["--profile", settings.engine_profile] if settings.engine_profile else []
     environment = passed_on_environment() | {"BURSAR_ENGINE_API_KEY": settings.engine_api_key}
     return EngineCommand(command, environment, f"http://127.0.0.1:{port}", settings.cores)
 
@@ -47,7 +50,15 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-async def supervise(settings: WorkerSettings) -> None:
+def verified_model(settings: WorkerSettings) -> str:
+    """The checksum of the model that the engines would read, where one is expected. Raises `SettingsError`."""
+    if settings.engine not in ("vllm", "tensorrt"):
+        return ""
+    cache = state_file(settings.run_directory, settings.deployment).with_suffix(".digests")
+    return verify(Path(settings.model_path), settings.model_checksum, cache)
+
+
+async def supervise(settings: WorkerSettings, model_checksum: str) -> None:
     engines = engine_commands(settings)
     directory = settings.run_directory
     state = state_file(directory, settings.deployment)
@@ -63,6 +74,7 @@ async def supervise(settings: WorkerSettings) -> None:
         Patience(settings.silent_s, settings.stuck_s, settings.drain_s),
         sleeps=settings.shadow_sleeps,
         events=EventSender(valkey, settings.seal_key, settings.deployment, socket.gethostname()),
+        model_checksum=model_checksum,
     )
     await slots.run(stop)
     await valkey.aclose()
@@ -72,7 +84,8 @@ def main() -> int:
     configure_logging()
     try:
         settings = load()
-        asyncio.run(supervise(settings))
+        engine_commands(settings)  # what is wrong with the settings is said before a model is read for minutes
+        asyncio.run(supervise(settings, verified_model(settings)))
     except SettingsError as error:
         print(f"engine: {error}", file=sys.stderr)  # noqa: T201
         return 2

@@ -275,17 +275,22 @@ class DeploymentAdmin(ModelAdmin):
         beats = replicas_of(row.slug)
         if beats is None:
             return "The broker does not answer."
-        lines = [_about(beat) for beat in beats] or ["None: no worker of this deployment shows life."]
+        checksum = row.model_version.checksum
+        lines = [_about(beat, checksum) for beat in beats] or ["None: no worker of this deployment shows life."]
         return format_html_join(mark_safe("<br>"), "{}", ((line,) for line in lines))
 
 
-def _about(beat: Heartbeat) -> str:
+def _about(beat: Heartbeat, checksum: str) -> str:
+    """`checksum` is the version's, empty where it has none."""
     state = "ready" if beat.engine_ready else (beat.fault or "its engine is not ready")
     told = [f"{beat.running} of {beat.capacity} answers", f"{beat.waiting} waiting in the engine"]
     told += [f"{beat.tokens_per_s:g} tokens/s"]
     told += [] if beat.kv_use is None else [f"{beat.kv_use:.0%} of the context memory"]
     told += [f"start {beat.epoch} of {beat.engine} {beat.engine_version}".rstrip()]
     told += [f"in {beat.zone}"] if beat.zone else []
+    if beat.model_checksum:
+        same = {"": "", beat.model_checksum: ", as its version's"}.get(checksum, ", not its version's")
+        told += [f"model {beat.model_checksum[:12]}{same}"]
     return f"{beat.worker}: {state}, {', '.join(told)}"
 
 

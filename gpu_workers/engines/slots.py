@@ -48,12 +48,14 @@ class Slots:
         *,
         sleeps: bool = False,
         events: EventSender | None = None,
+        model_checksum: str = "",
     ) -> None:
         self._state_file = state
         self._patience = patience
         self._sleeps = sleeps
         self._changed = asyncio.Event()
         self._events = events
+        self._model_checksum = model_checksum
         self._telling: set[asyncio.Task[None]] = set()
         self._processes = [
             EngineProcess(engine, lock, partial(self._on_exit, number)) for number, engine in enumerate(engines)
@@ -149,7 +151,7 @@ class Slots:
                     await asyncio.sleep(CHECK_S)
 
     def _tell(self, url: str) -> None:
-        write_state(self._state_file, EngineState(f"{url}/v1" if url else "", self._epoch))
+        write_state(self._state_file, EngineState(f"{url}/v1" if url else "", self._epoch, self._model_checksum))
 
 
 async def _ask(url: str, path: str) -> bool:
