@@ -55,7 +55,7 @@ def build_engine(settings: WorkerSettings, active: ActiveEngine) -> Engine:
         active,
         settings.engine_model,
         settings.engine_api_key,
-        vllm=settings.engine != "openai",
+        vllm=settings.engine in ("vllm", "simulated"),
         simulated=settings.engine == "simulated",
     )
 

@@ -14,6 +14,7 @@ from gpu_workers.engine_events import EventSender
 from gpu_workers.engine_state import state_file
 from gpu_workers.engines.process import EngineCommand, passed_on_environment
 from gpu_workers.engines.slots import Patience, Slots
+from gpu_workers.engines.tensorrt import tensorrt_command
 from gpu_workers.engines.vllm import vllm_command
 from gpu_workers.logging import configure_logging
 from gpu_workers.model_directory import verify
@@ -34,7 +35,7 @@ def engine_commands(settings: WorkerSettings) -> list[EngineCommand]:
 
     Raises `SettingsError`: an attached server is not ours to run.
     """
-    makers = {"vllm": vllm_command, "simulated": simulated_command}
+    makers = {"vllm": vllm_command, "tensorrt": tensorrt_command, "simulated": simulated_command}
     if settings.engine not in makers:
         raise SettingsError("An attached server or endpoint is run by its owner, not by this supervisor.")
     port = urlsplit(settings.engine_url).port

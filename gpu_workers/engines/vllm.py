@@ -21,6 +21,8 @@ def vllm_command(settings: WorkerSettings, port: int) -> EngineCommand:
         settings.engine_python,
         "-m",
         "vllm.entrypoints.openai.api_server",
+        # The last of two equal options counts: what the version asks for cannot move the engine off loopback.
+        *settings.engine_arguments,
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--model", settings.model_path, "--served-model-name", settings.engine_model),
         *("--max-model-len", str(settings.context_length)),
