@@ -13,10 +13,14 @@ from gpu_workers.settings import SettingsError
 
 
 class EngineState(Struct, frozen=True):
-    """`url` is empty while no engine may take requests. `epoch` counts how often another became active."""
+    """`url` is empty while no engine may take requests. `epoch` counts how often another became active.
+
+    `model_checksum` is that of the model's directory where it was verified before the engines were started.
+    """
 
     url: str = ""
     epoch: int = 0
+    model_checksum: str = ""
 
 
 def state_file(directory: Path, deployment: str) -> Path:

@@ -110,7 +110,7 @@ class Heartbeat(Struct, frozen=True):
     `waiting` are requests that the engine has queued; `kv_use` and `prefix_hits` (of prompt tokens) are shares from
     0 to 1, None where the engine does not tell. `epoch` counts the starts of the engine that the worker has seen.
     `fault` says why an engine that answers is not counted on. `tokens_per_s` are those generated since the heartbeat
-    before.
+    before. `model_checksum` is that of the weights where the host has verified it.
     """
 
     worker: str
@@ -129,6 +129,7 @@ class Heartbeat(Struct, frozen=True):
     tokens_per_s: float = 0.0
     engine_version: str = ""
     zone: str = ""
+    model_checksum: str = ""
 
 
 _frames: msgpack.Decoder[Frame] = msgpack.Decoder(Frame)

@@ -58,7 +58,7 @@ def build_engine(settings: WorkerSettings, active: ActiveEngine) -> Engine:
         active,
         settings.engine_model,
         settings.engine_api_key,
-        vllm=settings.engine != "openai",
+        vllm=settings.engine in ("vllm", "simulated"),
         simulated=settings.engine == "simulated",
     )
 
@@ -173,6 +173,7 @@ class Runner:
             tokens_per_s=self._rate(load.generated),
             engine_version=self._engine_version,
             zone=settings.zone,
+            model_checksum=active.model_checksum,
         )
         async with self._valkey.pipeline(transaction=False) as pipe:
             pipe.set(worker_key(settings.worker), encode(beat), px=HEARTBEAT_TTL_MS)

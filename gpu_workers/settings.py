@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import tempfile
@@ -9,7 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-EngineKind = Literal["vllm", "simulated", "openai", "sagemaker"]
+EngineKind = Literal["vllm", "simulated", "openai", "sagemaker", "tensorrt"]
+# Those that a supervisor of ours runs as processes.
+SUPERVISED = ("vllm", "simulated", "tensorrt")
+MAX_ARGUMENTS, MAX_ARGUMENT_LENGTH = 64, 500
 
 
 class SettingsError(ValueError):
@@ -49,6 +53,9 @@ class WorkerSettings:
     sagemaker_region: str = ""
     sagemaker_endpoint: str = ""
     sagemaker_component: str = ""
+    engine_profile: str = ""
+    model_checksum: str = ""
+    engine_arguments: tuple[str, ...] = ()
 
 
 def _required(name: str) -> str:
@@ -100,6 +107,30 @@ def _of_engine(name: str, *, sagemaker: bool) -> str:
     return _required(name) if (_engine_kind() == "sagemaker") is sagemaker else os.environ.get(name, "")
 
 
+def _engine_arguments() -> tuple[str, ...]:
+    """What the model version has its engine started with, besides what this platform relies on."""
+    try:
+        found = json.loads(os.environ.get("BURSAR_ENGINE_ARGUMENTS", "") or "[]")
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or len(found) > MAX_ARGUMENTS or not all(map(_is_argument, found)):
+        raise SettingsError(
+            'BURSAR_ENGINE_ARGUMENTS must be a list such as ["--max-num-seqs", "64"], as the catalog has.'
+        )
+    return tuple(found)
+
+
+def _is_argument(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_ARGUMENT_LENGTH and value.isprintable()
+
+
+def _model_checksum() -> str:
+    found = os.environ.get("BURSAR_MODEL_CHECKSUM", "").strip().lower()
+    if found and (len(found) != 64 or set(found) - set("0123456789abcdef")):
+        raise SettingsError("BURSAR_MODEL_CHECKSUM must be 64 hexadecimal digits.")
+    return found
+
+
 def seal_key() -> bytes:
     """The key that web processes and workers share. Raises `SettingsError`."""
     try:
@@ -131,9 +162,12 @@ def load() -> WorkerSettings:
         sagemaker_region=_of_engine("BURSAR_SAGEMAKER_REGION", sagemaker=True),
         sagemaker_endpoint=_of_engine("BURSAR_SAGEMAKER_ENDPOINT", sagemaker=True),
         sagemaker_component=os.environ.get("BURSAR_SAGEMAKER_COMPONENT", ""),
+        engine_profile=os.environ.get("BURSAR_ENGINE_PROFILE", ""),
+        model_checksum=_model_checksum(),
+        engine_arguments=_engine_arguments(),
         worker=f"{socket.gethostname()}-{os.getpid()}",
         run_directory=Path(os.environ.get("BURSAR_RUN_DIRECTORY", "") or default_run_directory()),
-        supervised=os.environ.get("BURSAR_ENGINE_SUPERVISED", "1") == "1" and _engine_kind() in ("vllm", "simulated"),
+        supervised=os.environ.get("BURSAR_ENGINE_SUPERVISED", "1") == "1" and _engine_kind() in SUPERVISED,
         shadow=shadow in ("1", "sleeping"),
         shadow_sleeps=shadow == "sleeping",
         cores=_cores(),

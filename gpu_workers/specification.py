@@ -21,10 +21,14 @@ RETRY_S = 1.0
 
 
 class Specification(Struct, frozen=True):
-    """`model` is the version's name and version; `arguments` are the engine's own, as they were approved."""
+    """`model` is the version's name and version; `arguments` are the engine's own, as they were approved.
+
+    `checksum` is that of the weights (gpu_workers.model_directory), empty where the catalog has none.
+    """
 
     model: str = ""
     arguments: tuple[str, ...] = ()
+    checksum: str = ""
 
 
 class SpecificationRefused(ValueError):

@@ -6,8 +6,9 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import structlog
@@ -18,8 +19,10 @@ from gpu_workers.engine_events import EventSender
 from gpu_workers.engine_state import state_file
 from gpu_workers.engines.process import EngineCommand, passed_on_environment
 from gpu_workers.engines.slots import Patience, Slots
+from gpu_workers.engines.tensorrt import tensorrt_command
 from gpu_workers.engines.vllm import vllm_command
 from gpu_workers.logging import configure_logging
+from gpu_workers.model_directory import verify
 from gpu_workers.settings import SettingsError, WorkerSettings, load
 from gpu_workers.specification import SpecificationRefused, read_specification
 
@@ -30,19 +33,17 @@ def simulated_command(settings: WorkerSettings, port: int) -> EngineCommand:
     command = [sys.executable, "-m", "gpu_workers.engines.simulated", "--port", str(port)]
     command += ["--model", settings.engine_model, "--context-length", str(settings.context_length)]
     command += ["--max-running", str(settings.max_running)]
+    command += ["--profile", settings.engine_profile] if settings.engine_profile else []
     environment = passed_on_environment() | {"BURSAR_ENGINE_API_KEY": settings.engine_api_key}
     return EngineCommand(command, environment, f"http://127.0.0.1:{port}", settings.cores)
 
 
-def engine_commands(settings: WorkerSettings, arguments: Sequence[str] = ()) -> list[EngineCommand]:
-    """The active engine and, where one is wanted, the one that stands by. `arguments` are the model version's.
+def engine_commands(settings: WorkerSettings) -> list[EngineCommand]:
+    """The active engine and, where one is wanted, the one that stands by.
 
     Raises `SettingsError`: an attached server is not ours to run.
     """
-    makers: dict[str, Callable[[WorkerSettings, int], EngineCommand]] = {
-        "vllm": partial(vllm_command, arguments=arguments),
-        "simulated": simulated_command,
-    }
+    makers = {"vllm": vllm_command, "tensorrt": tensorrt_command, "simulated": simulated_command}
     if settings.engine not in makers:
         raise SettingsError("An attached server or endpoint is run by its owner, not by this supervisor.")
     port = urlsplit(settings.engine_url).port
@@ -58,28 +59,39 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def verified_model(settings: WorkerSettings) -> str:
+    """The checksum of the model that the engines would read, where one is expected. Raises `SettingsError`."""
+    if settings.engine not in ("vllm", "tensorrt"):
+        return ""
+    cache = state_file(settings.run_directory, settings.deployment).with_suffix(".digests")
+    return verify(Path(settings.model_path), settings.model_checksum, cache)
+
+
 async def supervise(settings: WorkerSettings) -> None:
-    engine_commands(settings)  # what is wrong with the settings is said at once
+    engine_commands(settings)  # what is wrong with the settings is said before a model is read for minutes
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    checksum = await asyncio.to_thread(verified_model, settings)
     valkey = connect(settings.valkey_url)
     try:
-        arguments = await _arguments(valkey, settings, stop)
-        if arguments is not None:
-            await _slots(settings, engine_commands(settings, arguments), valkey).run(stop)
+        told = await _told(valkey, settings, stop)
+        if told is not None:
+            if told.model_checksum != settings.model_checksum:
+                checksum = await asyncio.to_thread(verified_model, told)
+            await _slots(told, engine_commands(told), valkey, checksum).run(stop)
     finally:
         await valkey.aclose()
 
 
-async def _arguments(valkey: Redis, settings: WorkerSettings, stop: asyncio.Event) -> Sequence[str] | None:
-    """Those of the model version; a simulation takes none. None when `stop` comes before the broker answers.
+async def _told(valkey: Redis, settings: WorkerSettings, stop: asyncio.Event) -> WorkerSettings | None:
+    """The settings with what the catalog says of the model; a simulation takes none of it.
 
-    Raises `SpecificationRefused`.
+    None when `stop` comes before the broker answers. Raises `SpecificationRefused`.
     """
     if settings.engine == "simulated":
-        return ()
+        return settings
     reading = asyncio.create_task(read_specification(valkey, settings.seal_key, settings.deployment))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -90,12 +102,17 @@ async def _arguments(valkey: Redis, settings: WorkerSettings, stop: asyncio.Even
     specification = reading.result()
     if specification is None:
         log.warning("specification_not_told", deployment=settings.deployment)
-        return ()
+        return settings
     log.info("specification", model=specification.model, arguments=list(specification.arguments))
-    return specification.arguments
+    # What the host says itself counts: it comes last, or is there already.
+    return replace(
+        settings,
+        engine_arguments=(*specification.arguments, *settings.engine_arguments),
+        model_checksum=settings.model_checksum or specification.checksum,
+    )
 
 
-def _slots(settings: WorkerSettings, engines: Sequence[EngineCommand], valkey: Redis) -> Slots:
+def _slots(settings: WorkerSettings, engines: Sequence[EngineCommand], valkey: Redis, model_checksum: str) -> Slots:
     return Slots(
         engines,
         settings.run_directory / f"{settings.deployment}.engine.lock",
@@ -103,6 +120,7 @@ def _slots(settings: WorkerSettings, engines: Sequence[EngineCommand], valkey: R
         Patience(settings.silent_s, settings.stuck_s, settings.drain_s),
         sleeps=settings.shadow_sleeps,
         events=EventSender(valkey, settings.seal_key, settings.deployment, socket.gethostname()),
+        model_checksum=model_checksum,
     )
 
 

@@ -14,6 +14,7 @@ from django.utils.html import format_html
 import inference.budget_admin
 import inference.catalog_admin
 import inference.evaluation.admin
+import inference.fitting.admin
 import inference.routing.admin  # noqa: F401 - their pages are registered with these
 from compliance.access import RecordAdmin, RecordInline
 from compliance.audit.models import Entry, EntryKind

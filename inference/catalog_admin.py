@@ -10,7 +10,9 @@ from uuid import UUID
 from asgiref.sync import async_to_sync
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.contrib.auth.models import AbstractUser
+from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -25,6 +27,7 @@ from unfold.widgets import INPUT_CLASSES
 from compliance.access import ModelAdmin, RecordAdmin, RecordInline, TabularInline, sees_everything
 from gpu_workers.messages import Heartbeat
 from inference.engine_models import EngineEvent
+from inference.fitting.admin import fit_page
 from inference.fleet_now import fleet_now
 from inference.four_eyes import SecondPersonNeeded
 from inference.lifecycle import actions
@@ -103,7 +106,7 @@ class ModelVersionAdmin(SteppedAdmin):
             {
                 "fields": [
                     *("source_kind", "source", "checksum", "licence", "parameters_total", "parameters_active"),
-                    *("quantization", "context_length"),
+                    *("quantization", "context_length", "kv_bytes_per_token"),
                 ]
             },
         ),
@@ -112,7 +115,8 @@ class ModelVersionAdmin(SteppedAdmin):
         ("Dates", {"fields": ["embargo_until", "retires_at"]}),
     ]
     inlines = [CanaryInline, StepInline]
-    actions_detail = ["propose", "approve", "withdraw", "revert", "retire"]
+    actions_detail = ["fit", "propose", "approve", "withdraw", "revert", "retire"]
+    looks = frozenset({"fit"})
 
     def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:
         if obj is None:
@@ -185,6 +189,13 @@ class ModelVersionAdmin(SteppedAdmin):
     def retire(self, request: HttpRequest, object_id: str) -> HttpResponse:
         about = "It answers nobody from now on. What is being answered ends; what is under way is withdrawn."
         return self._step(request, object_id, actions.retire, "Retire", about)
+
+    @action(description="Fit check", url_path="fit", icon="memory")  # type: ignore[untyped-decorator]
+    def fit(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        row = self.get_object(request, unquote(object_id))
+        if row is None or not self.has_view_permission(request, row):
+            raise PermissionDenied
+        return fit_page(self, request, row)
 
     def _step(
         self,
@@ -259,7 +270,8 @@ class DeploymentAdmin(ModelAdmin):
         fleet = async_to_sync(fleet_now)()
         if not fleet.broker:
             return "The broker does not answer."
-        lines = [_about(beat) for beat in _of(row, fleet.workers)]
+        checksum = row.model_version.checksum
+        lines = [_about(beat, checksum) for beat in _of(row, fleet.workers)]
         lines += [f"{beat.worker}: has another seal key, and is sent nothing" for beat in _of(row, fleet.foreign)]
         lines = lines or ["None: no worker of this deployment shows life."]
         return format_html_join(mark_safe("<br>"), "{}", ((line,) for line in lines))
@@ -269,13 +281,17 @@ def _of(deployment: Deployment, beats: Mapping[str, Heartbeat]) -> list[Heartbea
     return [beat for _, beat in sorted(beats.items()) if beat.deployment == deployment.slug]
 
 
-def _about(beat: Heartbeat) -> str:
+def _about(beat: Heartbeat, checksum: str) -> str:
+    """`checksum` is the version's, empty where it has none."""
     state = "ready" if beat.engine_ready else (beat.fault or "its engine is not ready")
     told = [f"{beat.running} of {beat.capacity} answers", f"{beat.waiting} waiting in the engine"]
     told += [f"{beat.tokens_per_s:g} tokens/s"]
     told += [] if beat.kv_use is None else [f"{beat.kv_use:.0%} of the context memory"]
     told += [f"start {beat.epoch} of {beat.engine} {beat.engine_version}".rstrip()]
     told += [f"in {beat.zone}"] if beat.zone else []
+    if beat.model_checksum:
+        same = {"": "", beat.model_checksum: ", as its version's"}.get(checksum, ", not its version's")
+        told += [f"model {beat.model_checksum[:12]}{same}"]
     return f"{beat.worker}: {state}, {', '.join(told)}"
 
 

@@ -14,6 +14,7 @@ from django.db.models.functions import Now
 from gpu_workers.identifiers import uuid7
 from inference.catalog_validation import (
     MAX_CONTEXT,
+    MAX_KV_BYTES,
     MAX_PARAMETERS_B,
     MAX_USD_PER_HOUR,
     MAX_USD_PER_MILLION,
@@ -49,6 +50,7 @@ class EngineKind(models.TextChoices):
     OPENAI = "openai", "OpenAI-compatible server"
     SIMULATED = "simulated", "Simulated"
     SAGEMAKER = "sagemaker", "SageMaker endpoint"
+    TENSORRT = "tensorrt", "TensorRT"
 
 
 class SourceKind(models.TextChoices):
@@ -102,6 +104,13 @@ class ModelVersion(models.Model):
     )
     quantization = models.CharField(
         max_length=20, choices=Quantization.choices, default=Quantization.NONE, db_default=Quantization.NONE
+    )
+    kv_bytes_per_token = models.PositiveBigIntegerField(
+        "KV cache (bytes/token)",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1), MaxValueValidator(MAX_KV_BYTES)],
+        help_text="Usually 2 × layers × KV heads × head size × bytes of an element. Empty: not known.",
     )
     engine = models.CharField(
         max_length=12,
@@ -293,6 +302,7 @@ from inference.budget_models import Budget, BudgetCrossing, LedgerDay, LedgerMon
 from inference.engine_models import EngineEvent  # noqa: E402, F401
 from inference.evaluation.models import EvaluationSet  # noqa: E402, F401
 from inference.exchange_models import Attempt, Exchange  # noqa: E402, F401
+from inference.fitting.models import Accelerator  # noqa: E402, F401
 from inference.lifecycle.canary_policy import CanaryPolicy  # noqa: E402, F401
 from inference.lifecycle.models import LifecycleStep  # noqa: E402, F401
 from inference.routing.models import RoutingRule, RoutingRuleSet  # noqa: E402, F401 - Django looks for tables here

@@ -36,6 +36,7 @@ PRESETS: dict[str, Preset] = {
             "parameters_total": Decimal("4.0"),
             "parameters_active": Decimal("4.0"),
             "quantization": Quantization.FP8,
+            "kv_bytes_per_token": 2 * 36 * 8 * 128 * 2,  # layers, KV heads, head size, 16 bits
             "engine": EngineKind.VLLM,
             "engine_arguments": ["--max-num-seqs", "128", "--scheduling-policy", "priority"],
             "context_length": 32_768,

@@ -20,7 +20,8 @@ def publish_specifications() -> int:
     with redis.Redis.from_url(settings.VALKEY_URL, socket_timeout=5) as valkey:
         pipe = valkey.pipeline(transaction=False)
         for row in rows:
-            told = Specification(str(row.model_version), tuple(row.model_version.engine_arguments))
+            version = row.model_version
+            told = Specification(str(version), tuple(version.engine_arguments), version.checksum)
             pipe.hset(specification_key(row.slug), mapping=sealed_fields(seal_key, row.slug, told))
         pipe.execute()
     return len(rows)

@@ -17,6 +17,8 @@ class SteppedAdmin(ModelAdmin):
     """Each action of a row's page is a step, named by its `url_path`."""
 
     step_permission: ClassVar[str]
+    # Actions that change nothing, by `url_path`: for everybody who may see the row.
+    looks: ClassVar[frozenset[str]] = frozenset()
 
     def possible_steps(self, row: Any) -> Collection[str]:
         """What can be done with this row where it is."""
@@ -27,7 +29,7 @@ class SteppedAdmin(ModelAdmin):
         may = row is not None and request.user.has_perm(self.step_permission)
         steps = self.possible_steps(row) if may else ()
         offered = super().get_actions_detail(request, object_id)  # type: ignore[misc]
-        return [one for one in offered if one.path in steps]
+        return [one for one in offered if one.path in steps or one.path in self.looks]
 
     def row_for_step(self, request: HttpRequest, object_id: str) -> tuple[Any, AbstractUser]:
         """The row and who takes the step. Raises PermissionDenied."""

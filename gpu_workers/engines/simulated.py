@@ -10,16 +10,19 @@ import asyncio
 import heapq
 import itertools
 import os
-import random
 import re
 import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import uvicorn
 from msgspec import Struct
+
+from gpu_workers.engines.latency import Latency, ProfileInvalid, Timing, read_profile
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -51,22 +54,6 @@ class _Request(Struct):
     seed: int | None = None
     continue_final_message: bool = False
     ignore_eos: bool = False
-
-
-class Timing(Struct, frozen=True):
-    """Log-normal medians in milliseconds, and the spread (sigma of the logarithm)."""
-
-    ttft_ms: float
-    itl_ms: float
-    sigma: float
-    seed: int
-
-    def for_request(self, number: int, seed: int | None) -> tuple[random.Random, float]:
-        rng = random.Random(f"{self.seed}/{number if seed is None else seed}")  # noqa: S311 - timing, not a secret
-        return rng, self.ttft_ms * rng.lognormvariate(0, self.sigma) / 1000
-
-    def gap_s(self, rng: random.Random) -> float:
-        return self.itl_ms * rng.lognormvariate(0, self.sigma) / 1000
 
 
 def tokenize(text: str) -> list[str]:
@@ -124,7 +111,7 @@ class SimulatedServer:
         self,
         model: str,
         text: str,
-        timing: Timing,
+        latency: Latency,
         context_length: int,
         api_key: str,
         max_running: int = 0,
@@ -133,7 +120,7 @@ class SimulatedServer:
     ) -> None:
         self._model = model
         self._pieces = tokenize(text)
-        self._timing = timing
+        self._latency = latency
         self._context_length = context_length
         self._api_key = api_key
         self._places = Places(max_running, by_priority=by_priority)
@@ -210,7 +197,7 @@ class SimulatedServer:
         limit = min(request.max_tokens or len(rest), len(rest))
         reason = "length" if limit < len(rest) else "stop"
         usage = _usage(prompt_tokens, limit)
-        pieces = self._paced(request.seed, rest[:limit])
+        pieces = self._paced(request.seed, prompt_tokens, rest[:limit])
         if not request.stream:
             text = "".join([piece async for piece in pieces])
             choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
@@ -236,14 +223,14 @@ class SimulatedServer:
         lengths = itertools.accumulate(map(len, self._pieces))
         return sum(length <= len(said) for length in lengths)
 
-    async def _paced(self, seed: int | None, pieces: list[str]) -> AsyncIterator[str]:
-        rng, wait_s = self._timing.for_request(next(self._served), seed)
+    async def _paced(self, seed: int | None, prompt_tokens: int, pieces: list[str]) -> AsyncIterator[str]:
+        rng, wait_s = self._latency.for_request(next(self._served), seed, prompt_tokens)
         for piece in pieces:
             await asyncio.sleep(wait_s)
             await self._goes_on.wait()
             self._generated += 1
             yield piece
-            wait_s = self._timing.gap_s(rng)
+            wait_s = self._latency.gap_s(rng, self._places.running)
 
     def _envelope(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {"id": "simulated", "object": kind, "created": 0, "model": self._model, "choices": choices}
@@ -283,26 +270,18 @@ async def _respond_json(send: Send, status: int, body: object) -> None:
     await _respond(send, status, msgspec.json.encode(body))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="An OpenAI-compatible server that simulates an engine.")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--model", default="simulated")
-    parser.add_argument("--text", default=os.environ.get("SIMULATED_TEXT", DEFAULT_TEXT))
-    parser.add_argument("--ttft-ms", type=float, default=float(os.environ.get("SIMULATED_TTFT_MS", "60")))
-    parser.add_argument("--itl-ms", type=float, default=float(os.environ.get("SIMULATED_ITL_MS", "5")))
-    parser.add_argument("--sigma", type=float, default=0.25)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--max-running", type=int, default=0)
-    parser.add_argument("--scheduling-policy", choices=["fcfs", "priority"], default="priority")
-    parser.add_argument("--context-length", type=int, default=4096)
-    options = parser.parse_args()
-    timing = Timing(options.ttft_ms, options.itl_ms, options.sigma, options.seed)
+def main() -> int:
+    options = _options()
+    try:
+        latency = latency_of(options)
+    except ProfileInvalid as error:
+        print(f"engine: --profile: {error}", file=sys.stderr)  # noqa: T201
+        return 2
     api_key = os.environ.get("BURSAR_ENGINE_API_KEY", "")
     app = SimulatedServer(
         options.model,
         options.text,
-        timing,
+        latency,
         options.context_length,
         api_key,
         options.max_running,
@@ -312,6 +291,31 @@ def main() -> None:
         app, host=options.host, port=options.port, log_level="warning", access_log=False, lifespan="off"
     )
     asyncio.run(_serve(uvicorn.Server(config), app))
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="An OpenAI-compatible server that simulates an engine.")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--model", default="simulated")
+    parser.add_argument("--text", default=os.environ.get("SIMULATED_TEXT", DEFAULT_TEXT))
+    parser.add_argument("--ttft-ms", type=float, default=float(os.environ.get("SIMULATED_TTFT_MS", "60")))
+    parser.add_argument("--itl-ms", type=float, default=float(os.environ.get("SIMULATED_ITL_MS", "5")))
+    parser.add_argument("--profile", default="", help="take as long as it says, instead of the times above")
+    parser.add_argument("--sigma", type=float, default=0.25)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--max-running", type=int, default=0)
+    parser.add_argument("--scheduling-policy", choices=["fcfs", "priority"], default="priority")
+    parser.add_argument("--context-length", type=int, default=4096)
+    return parser.parse_args()
+
+
+def latency_of(options: argparse.Namespace) -> Latency:
+    """Raises `ProfileInvalid`."""
+    if options.profile:
+        return read_profile(Path(options.profile))
+    return Timing(options.ttft_ms, options.itl_ms, options.sigma, options.seed)
 
 
 async def _serve(server: uvicorn.Server, app: SimulatedServer) -> None:
@@ -321,4 +325,4 @@ async def _serve(server: uvicorn.Server, app: SimulatedServer) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

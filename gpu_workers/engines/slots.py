@@ -49,12 +49,14 @@ class Slots:
         *,
         sleeps: bool = False,
         events: EventSender | None = None,
+        model_checksum: str = "",
     ) -> None:
         self._state_file = state
         self._patience = patience
         self._sleeps = sleeps
         self._changed = asyncio.Event()
         self._events = events
+        self._model_checksum = model_checksum
         self._telling: set[asyncio.Task[None]] = set()
         self._processes = [
             EngineProcess(engine, lock, partial(self._on_exit, number)) for number, engine in enumerate(engines)
@@ -165,7 +167,7 @@ class Slots:
 
     def _tell(self, url: str) -> None:
         """Where the file cannot be written, on a full disk, it is tried again until it can."""
-        state = EngineState(f"{url}/v1" if url else "", self._epoch)
+        state = EngineState(f"{url}/v1" if url else "", self._epoch, self._model_checksum)
         try:
             write_state(self._state_file, state)
             self._untold = None

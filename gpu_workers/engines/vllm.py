@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gpu_workers.engines.process import EngineCommand, passed_on_environment
 from gpu_workers.settings import SettingsError, WorkerSettings
 
 
-def vllm_command(settings: WorkerSettings, port: int, arguments: Sequence[str] = ()) -> EngineCommand:
-    """`arguments` are the model version's; ours come after them, and the last one counts.
-
-    Raises `SettingsError` where the engine's Python or the model's path is not given.
-    """
+def vllm_command(settings: WorkerSettings, port: int) -> EngineCommand:
+    """Raises `SettingsError` where the engine's Python or the model's path is not given."""
     if not settings.engine_python or not settings.model_path:
         raise SettingsError("BURSAR_ENGINE_PYTHON and BURSAR_MODEL_PATH must be set for the vLLM engine.")
     environment = passed_on_environment() | {
@@ -26,7 +21,8 @@ def vllm_command(settings: WorkerSettings, port: int, arguments: Sequence[str] =
         settings.engine_python,
         "-m",
         "vllm.entrypoints.openai.api_server",
-        *arguments,
+        # The last of two equal options counts: what the version asks for cannot move the engine off loopback.
+        *settings.engine_arguments,
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--model", settings.model_path, "--served-model-name", settings.engine_model),
         *("--max-model-len", str(settings.context_length)),

@@ -24,13 +24,13 @@ HOME = "/admin/"
 FOR_ROLES = [
     *("Organisations", "Teams", "Users", "API keys"),
     *("Budgets", "Limits", "Months", "Ledger"),
-    *("Model versions", "Deployments", "Evaluation runs"),
+    *("Model versions", "Deployments", "Accelerators", "Evaluation runs"),
     *("Conversations", "Exchanges", "Refusals"),
     "Entries",
 ]
 FOR_SUPERUSERS = [
-    *(*FOR_ROLES[:10], "Engine events", "Evaluation sets", "Evaluation runs", "Routing rules"),
-    *(*FOR_ROLES[11:], "Change history", "Periodic tasks"),
+    *(*FOR_ROLES[:11], "Engine events", "Evaluation sets", "Evaluation runs", "Routing rules"),
+    *(*FOR_ROLES[12:], "Change history", "Periodic tasks"),
 ]
 STOCK = "Solar|Clocked|Crontabs|Intervals|Log entries|Groups|Accounts|Audit log|Inference"
 RAW = re.compile(r"\b(Id|Pk|Api|Ms|Ttft)\b|^Is\b|\b(at|id|pk|ms)$|_")

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from gpu_workers.engines.latency import Timing
 from gpu_workers.engines.openai import OpenAIEngine
-from gpu_workers.engines.simulated import Timing
 from gpu_workers.messages import Sampling
 from gpu_workers.priority_probe import honours_priority
 from tests.gpu_workers.engines.test_openai import engine_at, simulated

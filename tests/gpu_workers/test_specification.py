@@ -15,7 +15,7 @@ import redis
 
 from console.local.ports import free_port
 from gpu_workers.specification import specification_key
-from inference.models import Deployment
+from inference.models import Deployment, ModelVersion
 from inference.specifications import publish_specifications
 from tests.console import people
 from tests.services import Services
@@ -54,6 +54,10 @@ def supervisor(tmp_path: Path, url: str, deployment: Deployment) -> Iterator[Cal
     engine = tmp_path / "python"
     engine.write_text(ENGINE.format(python=sys.executable, notes=str(tmp_path / "arguments")))
     engine.chmod(0o700)
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    (model / "weights.bin").write_bytes(b"weights")
     started: list[subprocess.Popen[str]] = []
 
     def start(**more: str) -> subprocess.Popen[str]:
@@ -65,7 +69,7 @@ def supervisor(tmp_path: Path, url: str, deployment: Deployment) -> Iterator[Cal
             "BURSAR_ENGINE_URL": f"http://127.0.0.1:{free_port()}/v1",
             "BURSAR_ENGINE_MODEL": "m",
             "BURSAR_ENGINE_PYTHON": str(engine),
-            "BURSAR_MODEL_PATH": str(tmp_path),
+            "BURSAR_MODEL_PATH": str(model),
             "BURSAR_RUN_DIRECTORY": str(tmp_path),
         }
         command = [sys.executable, "-m", "gpu_workers.supervisor"]
@@ -100,6 +104,18 @@ def test_without_a_word_from_the_platform_it_is_started_as_the_host_says(
 ) -> None:
     supervisor()
     assert arguments(tmp_path)[2] == "--host"
+
+
+def test_the_versions_checksum_must_be_that_of_the_weights(
+    deployment: Deployment, supervisor: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    ModelVersion.objects.filter(pk=deployment.model_version_id).update(checksum="ab" * 32)
+    publish_specifications()
+    process = supervisor()
+    assert process.wait(timeout=30) == 2
+    assert process.stderr is not None
+    assert "abababababab" in process.stderr.read().splitlines()[-1]
+    assert not (tmp_path / "arguments").exists()
 
 
 def test_a_specification_of_another_platform_is_refused(

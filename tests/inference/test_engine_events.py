@@ -22,7 +22,7 @@ from gpu_workers.sealing import Sealer, fingerprint
 from gpu_workers.settings import seal_key
 from inference.engine_events import collect_engine_events
 from inference.engine_models import EngineEvent as Row
-from inference.models import Deployment
+from inference.models import Deployment, ModelVersion
 from tests.console import people
 from tests.services import Services
 
@@ -99,12 +99,20 @@ def test_the_operator_reads_them_and_others_do_not(valkey_url: str) -> None:
     assert client.get(page).status_code == 403
 
 
-def test_a_deployments_page_shows_the_replicas_that_show_life(valkey_url: str) -> None:
+@pytest.mark.parametrize(
+    ("checksum", "shown"),
+    [("", "start 4 of vllm"), ("ab" * 32, "model abababababab, as its version&#x27;s"), ("cd" * 32, "cdcdcd, not its")],
+)
+def test_a_deployments_page_shows_the_replicas_that_show_life(valkey_url: str, checksum: str, shown: str) -> None:
     deployment: Deployment = people.deployment()
+    ModelVersion.objects.update(checksum="ab" * 32)
     with redis.Redis.from_url(valkey_url) as valkey:
         seal = fingerprint(seal_key())
         alive = Heartbeat(
-            "host-1-7", deployment.slug, "vllm", True, False, 3, 256, seal, 2, 0.25, epoch=4, tokens_per_s=81.5
+            *("host-1-7", deployment.slug, "vllm", True, False, 3, 256, seal, 2, 0.25),
+            epoch=4,
+            tokens_per_s=81.5,
+            model_checksum=checksum,
         )
         other = Heartbeat("host-2-8", f"other-{uuid4()}", "vllm", True, False, 0, 1, seal)
         foreign = Heartbeat("host-3-9", deployment.slug, "vllm", True, False, 0, 1, "another")
@@ -118,5 +126,6 @@ def test_a_deployments_page_shows_the_replicas_that_show_life(valkey_url: str) -
     page = client.get(f"/admin/inference/deployment/{deployment.pk}/change/").content.decode()
     said = "host-1-7: ready, 3 of 256 answers, 2 waiting in the engine, 81.5 tokens/s, 25% of the context memory"
     assert f"{said}, start 4 of vllm" in page
+    assert shown in page
     assert "host-2-8" not in page
     assert "host-3-9: has another seal key, and is sent nothing" in page

@@ -18,6 +18,7 @@ from django.db.models.signals import pre_save
 from console.accounts.models import APIKey, Member, Organisation, Team, User
 from inference.budget_models import Budget, Limit
 from inference.evaluation.models import EvaluationPrompt, EvaluationSet
+from inference.fitting.models import Accelerator
 from inference.lifecycle.canary_policy import CanaryPolicy
 from inference.lifecycle.models import LifecycleStep
 from inference.models import Deployment, ModelVersion
@@ -47,6 +48,7 @@ def keep() -> None:
     auditlog.register(APIKey, exclude_fields=["digest", "created_at"])
     auditlog.register(ModelVersion, exclude_fields=["created_at"])
     auditlog.register(Deployment, exclude_fields=["created_at"])
+    auditlog.register(Accelerator)
     auditlog.register(LifecycleStep)
     auditlog.register(CanaryPolicy)
     auditlog.register(EvaluationSet, exclude_fields=["created_at"])

@@ -22,6 +22,7 @@ _VIEW = frozenset(
         "inference.view_evaluationrun",
         "inference.view_evaluationverdict",
         "inference.view_deployment",
+        "inference.view_accelerator",
         "inference.view_exchange",
         "inference.view_attempt",
         "inference.view_limit",

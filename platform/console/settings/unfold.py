@@ -50,6 +50,7 @@ SECTIONS = [
         "items": [
             _link("Model versions", "neurology", "inference.modelversion", "Weights, context, prices and lifecycle."),
             _link("Deployments", "dns", "inference.deployment", "Where a model version runs."),
+            _link("Accelerators", "memory", "inference.accelerator", "What versions can fit on, and at what price."),
             _link("Engine events", "electrical_services", "inference.engineevent", "What engines did, and why."),
             _link("Evaluation sets", "rule", "inference.evaluationset", "What a version must answer to go live."),
             _link("Evaluation runs", "fact_check", "inference.evaluationrun", "How versions did; not what they said."),

@@ -17,6 +17,7 @@ WITH_FORM = [
     "accounts/organisation",
     "accounts/user",
     "django_celery_beat/periodictask",
+    "inference/accelerator",
     "inference/deployment",
     "inference/modelversion",
     "inference/routingruleset",

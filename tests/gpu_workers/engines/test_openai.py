@@ -16,8 +16,9 @@ from aiohttp import web
 from console.local.ports import free_port
 from gpu_workers.engine_state import ActiveEngine, EngineState, write_state
 from gpu_workers.engines.base import End, EngineBroken, EngineRefused, Piece
+from gpu_workers.engines.latency import Timing
 from gpu_workers.engines.openai import OpenAIEngine
-from gpu_workers.engines.simulated import DEFAULT_TEXT, SimulatedServer, Timing, tokenize
+from gpu_workers.engines.simulated import DEFAULT_TEXT, SimulatedServer, tokenize
 from gpu_workers.messages import ChatMessage, GenerateTask, Sampling, Usage
 from tests.gpu_workers.tasks import PROMPT, task
 
