@@ -34,12 +34,12 @@ async def run_together(programs: Mapping[str, Sequence[str]], environment: Mappi
     running: dict[str, asyncio.subprocess.Process] = {}
     try:
         for name, command in programs.items():
-            running[name] = await _start(command, environment)
+            running[name] = await start_child(command, environment)
             log.info("started", program=name, pid=running[name].pid)
         ended = await _first_end(running, told)
     finally:
         for name, process in running.items():
-            await _stop(name, process)
+            await stop_child(name, process)
     if ended is None:
         return 0
     log.error("ended", program=ended, exit_code=running[ended].returncode)
@@ -47,8 +47,8 @@ async def run_together(programs: Mapping[str, Sequence[str]], environment: Mappi
     return code if code > 0 else 1
 
 
-async def _start(command: Sequence[str], environment: Mapping[str, str]) -> asyncio.subprocess.Process:
-    # A session of its own: Ctrl-C at the terminal reaches us alone, and we stop everything in order.
+async def start_child(command: Sequence[str], environment: Mapping[str, str]) -> asyncio.subprocess.Process:
+    """It ends when we do. In a session of its own: Ctrl-C reaches us alone, who stop everything in order."""
     return await asyncio.create_subprocess_exec(
         *command, env=environment, stdin=asyncio.subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_with_parent
     )
@@ -64,7 +64,8 @@ async def _first_end(running: Mapping[str, asyncio.subprocess.Process], told: as
     return None if stop in done else next(iter(done)).get_name()
 
 
-async def _stop(name: str, process: asyncio.subprocess.Process) -> None:
+async def stop_child(name: str, process: asyncio.subprocess.Process) -> None:
+    """Ask it to end, and make it after a while."""
     if process.returncode is not None:
         return
     process.terminate()

@@ -10,7 +10,6 @@ import asyncio
 import os
 import re
 import secrets
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ import structlog
 from gpu_workers.acquaintance import JoinRefused, meet_platform
 from gpu_workers.children import run_together
 from gpu_workers.enrolment import Enrolment, TokenRefused, read_token
+from gpu_workers.host_programs import free_port, host_programs
 from gpu_workers.logging import configure_logging
 from gpu_workers.settings import EngineKind, SettingsError, load
 
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"join: {error}", file=sys.stderr)  # noqa: T201
         return 1
     log.info("joining", deployment=settings.deployment, engine=settings.engine, url=settings.engine_url)
-    return asyncio.run(run_together(_programs(options.at_once), os.environ))
+    return asyncio.run(run_together(host_programs(options.at_once), os.environ))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -124,30 +124,13 @@ def _defaults(enrolment: Enrolment) -> dict[str, str]:
         return {}
     defaults = {
         "BURSAR_ENGINE_MODEL": enrolment.deployment,
-        "BURSAR_ENGINE_URL": f"http://127.0.0.1:{_free_port()}/v1",
+        "BURSAR_ENGINE_URL": f"http://127.0.0.1:{free_port()}/v1",
         # Nobody else speaks to this engine: a key that changes with every start will do.
         "BURSAR_ENGINE_API_KEY": secrets.token_urlsafe(32),
     }
     if ENGINE_PYTHON.exists():
         defaults["BURSAR_ENGINE_PYTHON"] = str(ENGINE_PYTHON)
     return defaults
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _programs(at_once: int) -> dict[str, list[str]]:
-    """By name, in the order in which they are stopped: answers leave for other hosts while the engine still lives."""
-    python = [sys.executable, "-m"]
-    worker = [*python, "celery", "-A", "gpu_workers.app", "worker", "-n", "worker@%h", "-P", "threads"]
-    worker += ["-c", str(at_once), "-Q", f"gpu.{os.environ['BURSAR_DEPLOYMENT']}"]
-    worker += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-    if os.environ.get("BURSAR_ENGINE") == "openai":
-        return {"worker": worker}
-    return {"worker": worker, "engine": [*python, "gpu_workers.supervisor"]}
 
 
 if __name__ == "__main__":

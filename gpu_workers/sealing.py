@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hmac
 import os
+from collections.abc import Mapping
 from uuid import UUID
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from gpu_workers.identifiers import uuid7
+
 NONCE_BYTES = 12
-
-
+UUID_BYTES = 16
 FINGERPRINT_BYTES = 8
 
 
@@ -51,6 +53,20 @@ class Sealer:
             return self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], place.encode())
         except (InvalidTag, ValueError) as error:
             raise SealBroken("A sealed message does not open.") from error
+
+
+def seal_fields(key: bytes, data: bytes, *, place: str) -> dict[str, bytes]:
+    """A hash for the broker that says which key of its own its `data` was sealed with."""
+    identifier = uuid7()
+    return {"i": identifier.bytes, "s": Sealer(key, identifier).seal(data, place=place)}
+
+
+def open_fields(key: bytes, fields: Mapping[bytes, bytes], *, place: str) -> bytes:
+    """Raises `SealBroken`, also for what is no such hash."""
+    identifier = fields.get(b"i", b"")
+    if len(identifier) != UUID_BYTES:
+        raise SealBroken("A sealed message names no key of its own.")
+    return Sealer(key, UUID(bytes=identifier)).open(fields.get(b"s", b""), place=place)
 
 
 def task_place(attempt: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-from uuid import UUID
 
 import msgspec
 import structlog
@@ -12,8 +11,7 @@ from msgspec import Struct
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gpu_workers.identifiers import uuid7
-from gpu_workers.sealing import SealBroken, Sealer
+from gpu_workers.sealing import SealBroken, open_fields, seal_fields
 
 log = structlog.get_logger(__name__)
 
@@ -44,9 +42,7 @@ def specification_key(deployment: str) -> str:
 
 def sealed_fields(seal_key: bytes, deployment: str, specification: Specification) -> dict[str, bytes]:
     """The hash that stands under `specification_key`."""
-    identifier = uuid7()
-    data = msgspec.msgpack.encode(specification)
-    return {"i": identifier.bytes, "s": Sealer(seal_key, identifier).seal(data, place=specification_key(deployment))}
+    return seal_fields(seal_key, msgspec.msgpack.encode(specification), place=specification_key(deployment))
 
 
 async def read_specification(valkey: Redis, seal_key: bytes, deployment: str) -> Specification | None:
@@ -65,7 +61,6 @@ async def read_specification(valkey: Redis, seal_key: bytes, deployment: str) ->
 
 def _opened(seal_key: bytes, deployment: str, fields: dict[bytes, Any]) -> Specification:
     try:
-        sealer = Sealer(seal_key, UUID(bytes=fields.get(b"i", b"")))
-        return _decoder.decode(sealer.open(fields.get(b"s", b""), place=specification_key(deployment)))
-    except (ValueError, SealBroken, msgspec.MsgspecError):
+        return _decoder.decode(open_fields(seal_key, fields, place=specification_key(deployment)))
+    except (SealBroken, msgspec.MsgspecError):
         raise SpecificationRefused("the platform at this broker has another seal key.") from None

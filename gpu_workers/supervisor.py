@@ -21,6 +21,7 @@ from gpu_workers.engines.process import EngineCommand, passed_on_environment
 from gpu_workers.engines.slots import Patience, Slots
 from gpu_workers.engines.tensorrt import tensorrt_command
 from gpu_workers.engines.vllm import vllm_command
+from gpu_workers.host_programs import free_port
 from gpu_workers.logging import configure_logging
 from gpu_workers.model_directory import verify
 from gpu_workers.settings import SettingsError, WorkerSettings, load
@@ -49,14 +50,8 @@ def engine_commands(settings: WorkerSettings) -> list[EngineCommand]:
     port = urlsplit(settings.engine_url).port
     if port is None:
         raise SettingsError("BURSAR_ENGINE_URL must name a port.")
-    ports = [port, _free_port()] if settings.shadow else [port]
+    ports = [port, free_port()] if settings.shadow else [port]
     return [makers[settings.engine](settings, port) for port in ports]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def verified_model(settings: WorkerSettings) -> str:

@@ -15,7 +15,8 @@ import inference.budget_admin
 import inference.catalog_admin
 import inference.evaluation.admin
 import inference.fitting.admin
-import inference.routing.admin  # noqa: F401 - their pages are registered with these
+import inference.routing.admin
+import inference.scaling.admin  # noqa: F401 - their pages are registered with these
 from compliance.access import RecordAdmin, RecordInline
 from compliance.audit.models import Entry, EntryKind
 from inference.exchange_models import MIRROR_NUMBER, Attempt, Exchange

@@ -306,3 +306,4 @@ from inference.fitting.models import Accelerator  # noqa: E402, F401
 from inference.lifecycle.canary_policy import CanaryPolicy  # noqa: E402, F401
 from inference.lifecycle.models import LifecycleStep  # noqa: E402, F401
 from inference.routing.models import RoutingRule, RoutingRuleSet  # noqa: E402, F401 - Django looks for tables here
+from inference.scaling.models import ScalingPolicy, ScalingStep  # noqa: E402, F401

@@ -19,6 +19,7 @@ from inference import (
 )
 from inference.evaluation import actions as evaluation
 from inference.lifecycle import canary, effect
+from inference.scaling import loop
 
 
 @shared_task(name="inference.reconcile_exchanges")
@@ -52,6 +53,11 @@ def collect_engine_events() -> int:
 @shared_task(name="inference.publish_specifications")
 def publish_specifications() -> int:
     return specifications.publish_specifications()
+
+
+@shared_task(name="inference.scale")
+def scale() -> int:
+    return loop.scale_all()
 
 
 @shared_task(name="inference.send_crossing_mails")

@@ -131,14 +131,14 @@ def judge(version: ModelVersion, policy: CanaryPolicy, step: LifecycleStep, now:
 def _count(versions: list[UUID], ttft_ms: int, began: datetime, now: datetime) -> tuple[Count, Count]:
     long, short = max(began, now - LONG), max(began, now - SHORT)
     values: dict[str, Any] = {"versions": versions, "ttft_ms": ttft_ms, "faults": sorted(FAULTS)}
-    values |= {"long": long, "short": short, "first": _first_id(long), "mirror": MIRROR_NUMBER}
+    values |= {"long": long, "short": short, "first": first_id(long), "mirror": MIRROR_NUMBER}
     with connection.cursor() as cursor:
         cursor.execute(COUNT, values)
         of, bad, recent, recent_bad = cursor.fetchone()
     return Count(of, bad), Count(recent, recent_bad)
 
 
-def _first_id(at: datetime) -> UUID:
+def first_id(at: datetime) -> UUID:
     """The smallest identifier that can be of this moment or later (RFC 9562: 48 bits of milliseconds), less a minute:
     an identifier is made before its exchange is opened, by a clock of its own."""
     milliseconds = int((at.astimezone(UTC) - timedelta(minutes=1)).timestamp() * 1000)

@@ -25,6 +25,7 @@ app.conf.beat_schedule = {
     "apply-due-steps": {"task": "inference.apply_due_steps", "schedule": 5.0},
     "watch-canaries": {"task": "inference.watch_canaries", "schedule": 5.0},
     "send-crossing-mails": {"task": "inference.send_crossing_mails", "schedule": 15.0},
+    "scale": {"task": "inference.scale", "schedule": 15.0},
     "publish-specifications": {"task": "inference.publish_specifications", "schedule": 5.0},
     "collect-engine-events": {"task": "inference.collect_engine_events", "schedule": 5.0},
     "forget-sign-in-attempts": {"task": "accounts.forget_sign_in_attempts", "schedule": 300.0},

@@ -23,6 +23,7 @@ from inference.lifecycle.canary_policy import CanaryPolicy
 from inference.lifecycle.models import LifecycleStep
 from inference.models import Deployment, ModelVersion
 from inference.routing.models import RoutingRule, RoutingRuleSet
+from inference.scaling.models import ScalingPolicy
 
 _actor: ContextVar[User | AnonymousUser | None] = ContextVar("actor", default=None)
 
@@ -49,6 +50,7 @@ def keep() -> None:
     auditlog.register(ModelVersion, exclude_fields=["created_at"])
     auditlog.register(Deployment, exclude_fields=["created_at"])
     auditlog.register(Accelerator)
+    auditlog.register(ScalingPolicy, exclude_fields=["applied", "looks", "failures", "retry_at"])
     auditlog.register(LifecycleStep)
     auditlog.register(CanaryPolicy)
     auditlog.register(EvaluationSet, exclude_fields=["created_at"])

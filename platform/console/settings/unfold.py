@@ -51,6 +51,13 @@ SECTIONS = [
             _link("Model versions", "neurology", "inference.modelversion", "Weights, context, prices and lifecycle."),
             _link("Deployments", "dns", "inference.deployment", "Where a model version runs."),
             _link("Accelerators", "memory", "inference.accelerator", "What versions can fit on, and at what price."),
+            _link(
+                "Scaling",
+                "stacked_bar_chart",
+                "inference.scalingpolicy",
+                "How many replicas, made by whom.",
+            ),
+            _link("Scaling steps", "history", "inference.scalingstep", "When replicas were added or taken, and why."),
             _link("Engine events", "electrical_services", "inference.engineevent", "What engines did, and why."),
             _link("Evaluation sets", "rule", "inference.evaluationset", "What a version must answer to go live."),
             _link("Evaluation runs", "fact_check", "inference.evaluationrun", "How versions did; not what they said."),
