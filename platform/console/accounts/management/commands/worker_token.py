@@ -1,4 +1,4 @@
-"""`manage.py worker_token <deployment>`: print, once, what a GPU host needs to join, and what the version says of it."""
+"""`manage.py worker_token <deployment>`: print, once, what a GPU host needs to join, and what its version says."""
 
 from __future__ import annotations
 
