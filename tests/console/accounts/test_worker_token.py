@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 import pytest
 from auditlog.models import LogEntry
 from django.core.management import CommandError, call_command
@@ -12,7 +10,6 @@ from compliance.audit.models import Entry, EntryKind
 from console.accounts.models import ConfigurationChange
 from gpu_workers.enrolment import Enrolment, read_token
 from gpu_workers.sealing import fingerprint
-from gpu_workers.settings import load
 from inference.models import Deployment, Lifecycle, ModelVersion
 
 pytestmark = pytest.mark.django_db
@@ -55,21 +52,6 @@ def test_that_it_was_made_is_in_the_record_and_in_the_history(
     for kept in (str(facts), str(change.changes)):
         assert token not in kept
         assert KEY.hex() not in kept
-
-
-def test_what_the_version_says_of_its_engine_is_told_for_the_hosts_environment(
-    deployment: Deployment, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arguments = ["--override-generation-config", '{"eos_token_id": 2}', "it's"]
-    ModelVersion.objects.update(checksum="ab" * 32, engine_arguments=arguments)
-    call_command("worker_token", "eu-llama")
-    told = [shlex.split(line)[0] for line in capsys.readouterr().err.splitlines() if line.startswith("BURSAR_")]
-    for line in told:
-        monkeypatch.setenv(*line.split("=", 1))
-    for name in ("VALKEY_URL", "DEPLOYMENT", "ENGINE_URL", "ENGINE_MODEL"):
-        monkeypatch.setenv(f"BURSAR_{name}", "some")
-    settings = load()
-    assert (settings.model_checksum, settings.engine_arguments) == ("ab" * 32, tuple(arguments))
 
 
 def test_an_unknown_deployment_is_refused_with_those_there_are(deployment: Deployment) -> None:

@@ -1,18 +1,15 @@
-"""`manage.py worker_token <deployment>`: print, once, what a GPU host needs to join, and what its version says."""
+"""`manage.py worker_token <deployment>`: print, once, what a GPU host needs to join."""
 
 from __future__ import annotations
 
-import json
-import shlex
 from argparse import ArgumentParser
-from collections.abc import Iterator
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from console.accounts.actions.make_worker_token import make_worker_token
 from gpu_workers.settings import SettingsError, seal_key
-from inference.models import Deployment, ModelVersion
+from inference.models import Deployment
 
 
 class Command(BaseCommand):
@@ -31,14 +28,4 @@ class Command(BaseCommand):
         except SettingsError as error:
             raise CommandError(str(error)) from None
         self.stderr.write("It opens what lies in the broker: keep it as you keep the seal key. It is shown once.")
-        for name, value in host_settings(deployment.model_version):
-            self.stderr.write(f"{name}={shlex.quote(value)}")
         self.stdout.write(token)
-
-
-def host_settings(version: ModelVersion) -> Iterator[tuple[str, str]]:
-    """What the version says of its weights and engine, as a host's environment has it."""
-    if version.checksum:
-        yield "BURSAR_MODEL_CHECKSUM", version.checksum
-    if version.engine_arguments:
-        yield "BURSAR_ENGINE_ARGUMENTS", json.dumps(version.engine_arguments, ensure_ascii=False)
