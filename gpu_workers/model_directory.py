@@ -19,6 +19,8 @@ from msgspec import Meta, Struct
 from gpu_workers.settings import SettingsError
 
 WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf", ".engine")
+# Hugging Face's and Mistral's.
+CONFIGURATIONS = ("config.json", "params.json")
 INDEX = "model.safetensors.index.json"
 # The format's own bound on a header, and one for files that are read whole.
 MAX_HEADER = 100_000_000
@@ -53,7 +55,7 @@ def check_whole(directory: Path) -> None:
     """Raises `ModelBroken` where a file is missing or cut off."""
     if not directory.is_dir():
         raise ModelBroken("BURSAR_MODEL_PATH: there is no such directory.")
-    if not (directory / "config.json").is_file():
+    if not any((directory / name).is_file() for name in CONFIGURATIONS):
         raise ModelBroken("BURSAR_MODEL_PATH: config.json is missing.")
     if (directory / INDEX).exists():
         _check_index(directory)

@@ -114,9 +114,7 @@ def _engine_arguments() -> tuple[str, ...]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list) or len(found) > MAX_ARGUMENTS or not all(map(_is_argument, found)):
-        raise SettingsError(
-            'BURSAR_ENGINE_ARGUMENTS must be a list such as ["--max-num-seqs", "64"], as the catalog has.'
-        )
+        raise SettingsError('BURSAR_ENGINE_ARGUMENTS must be a list such as ["--max-num-seqs", "64"].')
     return tuple(found)
 
 

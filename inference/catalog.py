@@ -11,6 +11,9 @@ from uuid import UUID
 if TYPE_CHECKING:  # rules are about these types, and import them
     from inference.routing.rules import RuleSet
 
+# Engines that cannot be told how their answer begins, and make it anew.
+BEGIN_ANEW = frozenset({"openai", "tensorrt"})
+
 
 @dataclass(frozen=True, slots=True)
 class Prices:
@@ -26,6 +29,7 @@ class Candidate:
     """A deployment that can serve a model, with what its model version says. `zone` is empty where it is not known.
 
     `external` deployments belong to somebody else, who is paid by the token; the platform's own are paid by the hour.
+    Where one does not go on with answers (`continues`), its engine cannot be told how an answer begins already.
     """
 
     deployment_id: UUID
@@ -38,6 +42,7 @@ class Candidate:
     simulated: bool
     zone: str = ""
     external: bool = False
+    continues: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,8 +190,8 @@ class Generation:
         return {place.deployment: place for place in places}
 
     async def _send_attempt(self, after_tokens: int = 0) -> None:
-        # Another's server cannot be told how its answer begins, and a schema is met from its first character on.
-        repeats = bool(self._said) and (self.candidate.external or bool(self._prompt.sampling.response_format))
+        # Some engines cannot be told how their answer begins, and a schema is met from its first character on.
+        repeats = bool(self._said) and (not self.candidate.continues or bool(self._prompt.sampling.response_format))
         attempt = AttemptRun(len(self.attempts) + 1, self.candidate, after_tokens, repeats, self._worker)
         self._seam = Seam("".join(self._said), repeats=repeats)
         self._inbox = self._dispatcher.replies.open(self._prompt.exchange_id, attempt.number)

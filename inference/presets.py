@@ -92,7 +92,7 @@ PRESETS: dict[str, Preset] = {
         assumed={
             "source": "the name of the repository",
             "licence": "left empty: not known",
-            "engine_arguments": "1.2 TB of weights at 4 bits and their scales, over two hosts of 8 GPUs of 180 GB",
+            "engine_arguments": "1.35 TB of weights at 4 bits and their scales, over two hosts of 8 GPUs of 180 GB",
             "context_length": "not known",
             "input_price": "from the hourly price at a use of one half, not measured",
             "cached_price": "a fifth of the input price",

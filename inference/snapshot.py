@@ -13,7 +13,7 @@ import structlog
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from inference.budgets import BudgetBook, book_of
-from inference.catalog import Candidate, Catalog, Prices
+from inference.catalog import BEGIN_ANEW, Candidate, Catalog, Prices
 from inference.limits import Limit, LimitBook
 from inference.routing.loading import load_rule_set
 
@@ -62,6 +62,7 @@ def models_of(rows: Iterable[Sequence[Any]]) -> dict[str, tuple[Candidate, ...]]
             prices=Prices(*row[6:9]),
             simulated=row[2] == "simulated",
             external=row[2] == "openai",
+            continues=row[2] not in BEGIN_ANEW,
             zone=row[9],
         )
         models[candidate.model] = (*models.get(candidate.model, ()), candidate)

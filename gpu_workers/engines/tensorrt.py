@@ -18,7 +18,11 @@ def tensorrt_command(settings: WorkerSettings, port: int) -> EngineCommand:
         raise SettingsError("BURSAR_ENGINE_PYTHON and BURSAR_MODEL_PATH must be set for the TensorRT engine.")
     if settings.shadow_sleeps:
         raise SettingsError("BURSAR_ENGINE_SHADOW cannot be sleeping: only vLLM's engines sleep.")
-    environment = passed_on_environment() | {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    environment = passed_on_environment() | {
+        "TRTLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
     if settings.devices:
         environment["CUDA_VISIBLE_DEVICES"] = settings.devices
     # The last of two equal options counts: what the version asks for cannot move the engine off loopback.

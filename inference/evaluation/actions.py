@@ -17,7 +17,7 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from gpu_workers.transport import configure_transport
-from inference.catalog import Candidate, Prices
+from inference.catalog import BEGIN_ANEW, Candidate, Prices
 from inference.errors import Refusal
 from inference.evaluation.asking import Answer, Question, ask_all
 from inference.evaluation.checks import judge, parse_check
@@ -149,4 +149,5 @@ def _candidate(deployment: Deployment) -> Candidate:
         simulated=deployment.engine == EngineKind.SIMULATED,
         zone=deployment.zone,
         external=deployment.is_external,
+        continues=deployment.engine not in BEGIN_ANEW,
     )

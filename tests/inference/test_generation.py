@@ -217,7 +217,7 @@ async def test_a_cancel_ends_the_wait_for_another_worker(dispatcher: Dispatcher,
 async def test_an_external_server_that_says_something_else_ends_the_answer(
     dispatcher: Dispatcher, valkey: Redis, again: str
 ) -> None:
-    external = replace(PLACE, external=True)
+    external = replace(PLACE, external=True, continues=False)
     worker = Worker(valkey, "w", external)
     await worker.beat()
     generation = Generation(dispatcher, external, prompt())

@@ -110,6 +110,19 @@ def test_a_change_that_no_signal_sees_reaches_the_snapshot(web: Web, change: Cal
     Deployment.objects.update(is_enabled=True)
 
 
+@pytest.mark.parametrize(
+    ("engine", "external", "continues"),
+    [("vllm", False, True), ("sagemaker", False, True), ("tensorrt", False, False), ("openai", True, False)],
+)
+def test_who_is_paid_by_the_token_and_who_makes_answers_anew_follows_from_the_engine(
+    web: Web, engine: str, external: bool, continues: bool
+) -> None:
+    people.deployment(f"on-{engine}", engine=engine)
+    found = web.refresh().find_deployment(f"on-{engine}")
+    assert found is not None
+    assert (found.external, found.continues) == (external, continues)
+
+
 def test_keys_and_limits_move_the_version_too(web: Web) -> None:
     of = people.organisation(f"limits-{web.watcher.version}")
     versions = [web.refresh().version]

@@ -87,6 +87,9 @@ async def every_page(page: Page, live_stack: Stack) -> AsyncIterator[str]:
             await first.click()
             await page.wait_for_load_state()
             yield page.url
+            if path == "inference/modelversion/":
+                await page.goto(page.url.replace("/change/", "/fit/"))
+                yield page.url
 
 
 @pytest.mark.usefixtures("traffic")
