@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from celery import Celery
 
 from gpu_workers.broker import broker_url
 
 GENERATE = "gpu_workers.generate"
+# kombu keeps a list for each priority; the first has the queue's own name.
+SEPARATOR, PRIORITY_STEPS = "\x06\x16", (0, 3, 6, 9)
 
 
 def own_queue(queue: str, worker: str) -> str:
     """The queue that one worker alone reads, beside its deployment's."""
     return f"{queue}@{worker}"
+
+
+def queue_lists(queue: str, workers: Iterable[str]) -> list[str]:
+    """The lists in the broker in which a deployment's tasks wait: of its own queue and of each worker's."""
+    names = [queue, *(own_queue(queue, worker) for worker in workers)]
+    return [f"{name}{SEPARATOR}{step}" if step else name for name in names for step in PRIORITY_STEPS]
 
 
 def configure_transport(app: Celery) -> None:

@@ -13,7 +13,7 @@ import redis
 from django.db import connection
 
 from gpu_workers.messages import Heartbeat
-from gpu_workers.transport import own_queue
+from gpu_workers.transport import queue_lists
 from inference.budget_models import Budget
 from inference.budget_queries import standing_of
 from inference.lifecycle.canary import LONG, SHORT, first_id
@@ -27,8 +27,6 @@ ARRIVALS_OVER = timedelta(minutes=1)
 SERVICE_OVER = timedelta(minutes=10)
 # Until answers were measured.
 SERVICE_S = 5.0
-# kombu keeps a list for each priority; the first has the queue's own name.
-SEPARATOR, PRIORITY_STEPS = "\x06\x16", (0, 3, 6, 9)
 # Fewer answers than this say nothing about how often they fail.
 AT_LEAST = 20
 
@@ -92,11 +90,9 @@ def facts_of(policy: ScalingPolicy, workers: Mapping[str, Heartbeat], valkey: re
 
 
 def _queued(valkey: redis.Redis, queue: str, beats: Iterable[Heartbeat]) -> int:
-    names = [queue, *(own_queue(queue, beat.worker) for beat in beats)]
     pipe = valkey.pipeline(transaction=False)
-    for name in names:
-        for step in PRIORITY_STEPS:
-            pipe.llen(f"{name}{SEPARATOR}{step}" if step else name)
+    for name in queue_lists(queue, (beat.worker for beat in beats)):
+        pipe.llen(name)
     return sum(cast(list[int], pipe.execute()))
 
 

@@ -10,6 +10,8 @@ from rest_framework.permissions import IsAuthenticated
 from console.accounts.views import SignIn, SignOut, admin_sign_in
 from console.chat.views import page
 from console.health import healthz, readyz
+from console.operations.alerts import Alerts
+from console.operations.metrics import metrics
 
 handler400 = "console.errors.bad_request"
 handler403 = "console.errors.permission_denied"
@@ -27,8 +29,10 @@ urlpatterns = [
     path(
         "api/schema", SpectacularJSONAPIView.as_view(urlconf=api, permission_classes=[IsAuthenticated]), name="schema"
     ),
+    path("api/alerts", Alerts.as_view(), name="alerts"),
     *api,
     path("v1/", include("console.api.urls")),
     path("healthz", healthz),
     path("readyz", readyz),
+    path("metrics", metrics),
 ]

@@ -36,6 +36,9 @@ DATABASE_URL = os.environ.get("BURSAR_DATABASE_URL", "postgresql:///bursar")
 VALKEY_URL = os.environ.get("BURSAR_VALKEY_URL", "redis://127.0.0.1:6379/0")
 SECRET_KEY = os.environ.get("BURSAR_SECRET_KEY", "")
 RECORD_KEY = os.environ.get("BURSAR_RECORD_KEY", "")
+# Of at least 32 characters; without them nobody is told anything, and nobody can ask for anything.
+ALERT_SECRET = os.environ.get("BURSAR_ALERT_SECRET", "")
+METRICS_TOKEN = os.environ.get("BURSAR_METRICS_TOKEN", "")
 PUBLIC_URL = os.environ.get("BURSAR_URL", "http://127.0.0.1:8000")
 
 DEBUG = os.environ.get("BURSAR_DEBUG") == "1"
