@@ -29,7 +29,8 @@ FOR_ROLES = [
     "Entries",
 ]
 FOR_SUPERUSERS = [
-    *(*FOR_ROLES[:11], "Engine events", "Evaluation sets", "Evaluation runs", "Routing rules"),
+    *(*FOR_ROLES[:11], "Scaling", "Scaling steps", "Engine events"),
+    *("Evaluation sets", "Evaluation runs", "Routing rules"),
     *(*FOR_ROLES[12:], "Change history", "Periodic tasks"),
 ]
 STOCK = "Solar|Clocked|Crontabs|Intervals|Log entries|Groups|Accounts|Audit log|Inference"

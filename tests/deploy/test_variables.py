@@ -52,7 +52,11 @@ def code_of(one: Container) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("one", manifests.containers(), ids=lambda one: one.name)
 def test_every_variable_that_a_container_is_given_is_read_by_its_code(one: Container) -> None:
-    given = ours(one.environment(VALUES | {("bursar-platform", "mail-url"): ""}))
+    given = ours(
+        one.environment(
+            VALUES | {("bursar-platform", name): "" for name in ("mail-url", "alert-secret", "metrics-token")}
+        )
+    )
     assert given - read_by(*code_of(one)) == set()
 
 

@@ -23,8 +23,6 @@ _VIEW = frozenset(
         "inference.view_evaluationverdict",
         "inference.view_deployment",
         "inference.view_accelerator",
-        "inference.view_scalingpolicy",
-        "inference.view_scalingstep",
         "inference.view_exchange",
         "inference.view_attempt",
         "inference.view_limit",

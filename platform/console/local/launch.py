@@ -22,7 +22,7 @@ from console.local.terminal import Hangup, Progress, complain, say
 from console.local.watch import Watch
 
 # Stopped one after the other, those in a row together: first who takes requests, then who works on them.
-STOP_ORDER = (("web",), ("worker", "scheduler"), ("engine",))
+STOP_ORDER = (("web",), ("worker", "replicas", "scheduler"), ("engine",))
 STOP_WAIT_S = 15
 READY_WITHIN_S = 900
 # Longer than any first start takes: the person should look at the logs.
@@ -43,7 +43,7 @@ class Launch:
         self._stops = 0
         self._hangup = Hangup()
         self._watch = Watch(self._logs)
-        without = () if composition.runs_engine else ("engine",)
+        without = () if composition.runs_engine else ("engine", "replicas")
         self._processes = procfile_programs((ROOT / "Procfile").read_text(), self._environment, without)
         stores = [server_program(composition.postgres, 1), server_program(composition.valkey, 2)]
         self._supervision = Supervision([*stores, *self._processes], composition.places.control, self._logs)

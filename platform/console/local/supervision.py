@@ -22,9 +22,9 @@ from console.local.servers import Server
 # A GPU host needs the broker, the seal key and its engine; nothing of the database or the record.
 WORKER_SETTINGS = (
     "BURSAR_ENGINE,BURSAR_ENGINE_*,BURSAR_MODEL_*,BURSAR_DEPLOYMENT,BURSAR_CONTEXT_LENGTH,"
-    "BURSAR_VALKEY_URL,BURSAR_SEAL_KEY,BURSAR_LOG_*,BURSAR_RUN_DIRECTORY,BURSAR_ZONE"
+    "BURSAR_VALKEY_URL,BURSAR_SEAL_KEY,BURSAR_LOG_*,BURSAR_RUN_DIRECTORY,BURSAR_ZONE,BURSAR_LOCAL_DEVICES"
 )
-KEPT_SETTINGS = {"worker": WORKER_SETTINGS, "engine": WORKER_SETTINGS}
+KEPT_SETTINGS = dict.fromkeys(("worker", "engine", "replicas"), WORKER_SETTINGS)
 
 
 @dataclass(frozen=True)

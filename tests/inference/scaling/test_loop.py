@@ -178,7 +178,7 @@ def test_a_policy_that_cannot_work_is_refused_by_its_field(fields: dict[str, Any
     assert named in refused.value.message_dict
 
 
-def test_the_operator_sets_it_and_others_read_it(policy: ScalingPolicy, valkey: redis.Redis) -> None:
+def test_the_operator_sets_it_and_nobody_else_sees_it(policy: ScalingPolicy, valkey: redis.Redis) -> None:
     show(valkey, "w-1", running=10)
     valkey.rpush("gpu.scaled", *range(40))
     scale_all(NOW)
@@ -190,5 +190,6 @@ def test_the_operator_sets_it_and_others_read_it(policy: ScalingPolicy, valkey: 
     url = f"/admin/inference/scalingpolicy/{policy.pk}/change/"
     assert "2 wanted" in client.get(url).content.decode()
     client.force_login(people.member(acme, Role.ADMINISTRATOR))
-    assert client.get(url).status_code == 200
+    assert client.get(url).status_code == 403
+    assert client.get("/admin/inference/scalingstep/").status_code == 403
     assert client.post(url, {"at_most": "900"}).status_code == 403
