@@ -19,19 +19,19 @@ BECAUSE = {
 def sentences(figures: Mapping[str, Any]) -> Iterator[str]:
     """What was known when a step was taken, a line for each thing; figures that are missing are left out."""
     lines = {
-        "arrivals_per_s": "{} answers asked for a second",
-        "service_s": "{} s for one answer",
-        "places": "{} answers at once in one replica",
-        "running": "{} being answered",
-        "waiting": "{} waiting for a place",
-        "alive": "{} replicas show life",
-        "ready": "{} of them ready",
-        "needed": "{} needed for the load alone",
-        "burn_long": "objective burns {} times as fast as allowed, over an hour",
-        "burn_short": "and {} times over five minutes",
+        "arrivals_per_s": "answers asked for, a second: {}",
+        "service_s": "seconds of one answer: {}",
+        "places": "answers at once in one replica: {}",
+        "running": "being answered: {}",
+        "waiting": "waiting for a place: {}",
+        "alive": "replicas that show life: {}",
+        "ready": "of them ready: {}",
+        "needed": "needed for the load alone: {}",
+        "burn_long": "times as fast as allowed that its objective burns, over an hour: {}",
+        "burn_short": "over five minutes: {}",
     }
     yield from (line.format(figures[name]) for name, line in lines.items() if name in figures)
     if zones := figures.get("zones"):
-        yield f"in {', '.join(map(str, zones))}"
+        yield f"zones: {', '.join(map(str, zones))}"
     if figures.get("one_zone"):
         yield "not in two zones, as it should be"

@@ -186,7 +186,7 @@ def test_the_operator_sets_it_and_nobody_else_sees_it(policy: ScalingPolicy, val
     client = Client()
     client.force_login(people.superuser(acme))
     page = client.get(f"/admin/inference/scalingstep/{ScalingStep.objects.get().pk}/change/").content.decode()
-    assert "40 waiting for a place" in page
+    assert "waiting for a place: 40" in page
     url = f"/admin/inference/scalingpolicy/{policy.pk}/change/"
     assert "2 wanted" in client.get(url).content.decode()
     client.force_login(people.member(acme, Role.ADMINISTRATOR))
