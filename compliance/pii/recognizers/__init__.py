@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from compliance.pii.recognizers.addresses import AddressRecognizer
+from compliance.pii.recognizers.addresses import POSTCODES, AddressRecognizer
 from compliance.pii.recognizers.base import Recognizer
 from compliance.pii.recognizers.contacts import CONTACTS
 from compliance.pii.recognizers.identity_numbers import IDENTITY_NUMBERS
 from compliance.pii.recognizers.names import NameRecognizer
 from compliance.pii.recognizers.payments import PAYMENTS
 
-ALL: tuple[Recognizer, ...] = (*PAYMENTS, *IDENTITY_NUMBERS, *CONTACTS, AddressRecognizer(), NameRecognizer())
+ALL: tuple[Recognizer, ...] = (
+    *PAYMENTS,
+    *IDENTITY_NUMBERS,
+    *CONTACTS,
+    AddressRecognizer(),
+    POSTCODES,
+    NameRecognizer(),
+)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from compliance.pii.findings import Finding
 from compliance.pii.recognizers.base import IN_CONTEXT, Context, words
+from compliance.pii.recognizers.shapes import Shape
 
 ENTITY = "STREET_ADDRESS"
 
@@ -86,6 +87,16 @@ SMALL_TALK = words(
 )
 MOST_WORDS = 6
 MOST_SEGMENTS = 6
+
+
+# A code by itself, where it is called one.
+POSTCODES = Shape(
+    ENTITY,
+    re.compile(
+        r"(?<![^\W_])(?:\d{5}(?:-\d{4})?|[A-Za-z]{1,2}\d[A-Za-z\d]? ?\d[A-Za-z]{2}|\d{4} ?[A-Z]{2}|\d{4})(?![^\W_])"
+    ),
+    context=Context("zip, zip code, zipcode, postcode, post code, postal code, plz, postleitzahl, code postal"),
+)
 
 
 @dataclass(frozen=True)

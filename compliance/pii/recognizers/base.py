@@ -21,6 +21,14 @@ BEFORE, AFTER = 60, 25
 RIGHT_BEFORE = 20
 
 
+EVIDENCE = {CHECKSUM: "checksum", SURE_SHAPE: "pattern", IN_CONTEXT: "context", SHAPE: "pattern"}
+
+
+def evidence(finding: Finding) -> str:
+    """What a finding rests on: its score says so."""
+    return EVIDENCE.get(finding.score, "model")
+
+
 class Recognizer(Protocol):
     """Finds values of some entity types. `text` is any string; the places are characters of it."""
 

@@ -13,8 +13,9 @@ AGAIN = 0.5
 # A text with more names than this is a list of them, each found by itself.
 MOST_PARTS = 100
 NAME_PART = re.compile(r"[^\W\d_]{3,}(?:['’-][^\W\d_]+)*")
-# Letters of one script and the marks that names have; initials with or without a full stop.
-PART = r"[^\W\d_](?:[^\W\d_]|['’‘`\-](?=[^\W\d_])|\u200d|\u0300-\u036f)*\.?"
+# Letters and the marks that names have. A full stop belongs to an initial; after a word it ends a sentence.
+WORD = r"[^\W\d_](?:[^\W\d_]|['’‘`\-](?=[^\W\d_])|\u200d|[\u0300-\u036f])*"
+PART = rf"(?:[^\W\d_]\.|{WORD})"
 NAME = rf"(?P<value>{PART}(?:[ \t]{{1,2}}{PART}){{0,4}})"
 TITLES = "mr|mrs|ms|miss|mx|dr|prof|professor|herr|frau|mme|monsieur|señora?|sr|sra|signora?"
 # After these a name follows, however it is written.
@@ -34,7 +35,7 @@ CUES = (
     "|talk to|talked to|follow up with|met with|written by|signed by|assigned to|on behalf of|i'm|i am|this is"
     "|calls? me|named?|called"
 )
-WRITTEN = r"[^\W\d_a-z][\w'’-]*\.?"
+WRITTEN = r"(?:[^\W\d_a-z]\.|[^\W\d_a-z][\w'’-]*)"
 PARTICLE = rf"(?:van|von|de|der|den|del|di|da|la|le|bin|al|el|ten|ter)(?=[ \t]{WRITTEN})"
 CALLS_BY_NAME = re.compile(
     rf"\b(?i:{CUES})[,!]?[ \t\n]{{1,2}}(?!(?i:{TITLES})\b)(?P<value>{WRITTEN}(?:[ \t](?:{WRITTEN}|{PARTICLE})){{1,4}})"

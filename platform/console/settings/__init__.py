@@ -66,6 +66,7 @@ INSTALLED_APPS = [
     "console.schedule",
     "inference",
     "compliance.audit",
+    "compliance.pii",
 ]
 
 MIDDLEWARE = [
