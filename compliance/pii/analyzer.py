@@ -35,6 +35,7 @@ ENTITIES = (
         "MEDICAL_LICENSE",
     ),
     *("DATE_OF_BIRTH", "EMAIL_ADDRESS", "PHONE_NUMBER", "IP_ADDRESS", "MAC_ADDRESS", "STREET_ADDRESS", "PERSON"),
+    *("SECRET", "CUSTOMER_NUMBER"),
 )
 # What the whole of it can find; the rest is for measurements and for policies that ask for more.
 MORE_ENTITIES = ("GPE", "LOCATION", "ORGANIZATION", "URL", "US_EIN", "SWIFT_CODE")

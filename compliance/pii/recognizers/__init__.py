@@ -8,12 +8,9 @@ from compliance.pii.recognizers.contacts import CONTACTS
 from compliance.pii.recognizers.identity_numbers import IDENTITY_NUMBERS
 from compliance.pii.recognizers.names import NameRecognizer
 from compliance.pii.recognizers.payments import PAYMENTS
+from compliance.pii.recognizers.secrets import SECRETS
 
 ALL: tuple[Recognizer, ...] = (
-    *PAYMENTS,
-    *IDENTITY_NUMBERS,
-    *CONTACTS,
-    AddressRecognizer(),
-    POSTCODES,
-    NameRecognizer(),
+    *(*PAYMENTS, *IDENTITY_NUMBERS, *SECRETS, *CONTACTS),
+    *(AddressRecognizer(), POSTCODES, NameRecognizer()),
 )

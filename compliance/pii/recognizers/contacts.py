@@ -79,6 +79,7 @@ EMAIL = Shape(
     "EMAIL_ADDRESS",
     re.compile(r"(?<![\w.+%'-])[\w.+%'-]{1,64}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w-])"),
     alone=SURE_SHAPE,
+    digits=False,
 )
 # Written so that a machine does not see it.
 SPELLED_EMAIL = Shape(
@@ -91,12 +92,14 @@ SPELLED_EMAIL = Shape(
     ),
     check=lambda value: bool(re.search(r" @|@ |[\[({<] ?(?:at|@) ?[\])}>]|\bat\b.*\bdot\b|@.*\bdot\b", value, re.I)),
     alone=SHAPE,
+    digits=False,
     strict=True,
 )
 URL = Shape(
     "URL",
     re.compile(r"(?<![\w@])(?:https?://|www\.)[^\s<>\"')\]]{3,300}", re.IGNORECASE),
     alone=SHAPE,
+    digits=False,
 )
 IP_ADDRESS = Shape(
     "IP_ADDRESS",

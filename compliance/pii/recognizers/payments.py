@@ -92,6 +92,7 @@ PAYMENTS = (
         re.compile(r"(?<![^\W_])[A-Za-z]{6}[A-Za-z0-9]{2}(?:[A-Za-z0-9]{3})?(?![^\W_])"),
         check=is_bic,
         context=Context("swift, bic, swift code, bic code, swift/bic"),
+        digits=False,
         strict=True,
     ),
     Shape(

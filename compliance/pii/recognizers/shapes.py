@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from compliance.pii.findings import Finding
 from compliance.pii.recognizers.base import CHECKSUM, IN_CONTEXT, Context, matches
 
+DIGIT = re.compile(r"\d")
+
 
 @dataclass(frozen=True)
 class Shape:
     """Values of one entity type that `pattern` describes; its group `value`, where it has one, is the value.
 
     A value that passes `check` is sure. One without a check, or that fails it, counts beside the words of `context`,
-    or with the score `alone` by itself. `needs` is a character class without which a text holds none: most do not.
+    or with the score `alone` by itself. In a text without a digit there is none, unless `digits` says otherwise.
     """
 
     entity: str
@@ -25,12 +27,15 @@ class Shape:
     alone: float = 0.0
     strict: bool = False
     excludes: Context | None = None
+    digits: bool = True
 
     @property
     def entities(self) -> frozenset[str]:
         return frozenset({self.entity})
 
     def find(self, text: str) -> Iterator[Finding]:
+        if self.digits and not DIGIT.search(text):
+            return
         for start, end, value in matches(self.pattern, text):
             score = self._score(text, start, end, value)
             if score:

@@ -32,6 +32,8 @@ const ENTITIES = {
   DATE_OF_BIRTH: ["date of birth", "dates of birth"],
   PASSPORT: ["passport number", "passport numbers"],
   DRIVER_LICENSE: ["driving licence", "driving licences"],
+  SECRET: ["secret", "secrets"],
+  CUSTOMER_NUMBER: ["customer number", "customer numbers"],
   MAC_ADDRESS: ["device address", "device addresses"],
   IP_ADDRESS: ["IP address", "IP addresses"],
   LOCATION: ["place", "places"],
